@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# One Makefile, not recursive; everything it makes lies under build/.
+#   make            build             make run     build, start the agent, show the snapshot
+#   make check      build, test all   make bench   the measurements
+# V=1 shows commands, WERROR=1 makes warnings errors, CFLAGS and LDFLAGS are appended.
+
+B       ?= build
+PREFIX  ?= /usr/local
+VERSION := 0.1.0
+
+CC      = gcc
+CLANG   ?= clang
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
+PKG     := pkg-config
+
+ifeq ($(V),1)
+Q :=
+else
+Q := @
+endif
+say = $(if $(Q),@printf '  %-8s %s\n' '$(1)' '$(2)')
+
+warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+	    -Wvla -Wformat=2 -Wno-unused-parameter $(if $(filter 1,$(WERROR)),-Werror)
+# _GNU_SOURCE: gnu11 on Linux; hidden visibility: only PN_API symbols leave libpnmem.so.
+base_cflags := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -pthread $(warnings) -D_GNU_SOURCE \
+	       -DPNMEM_VERSION='"$(VERSION)"' -Iinclude -Iuser -Itests/host -MMD -MP
+lib_libs   := -pthread -lm
+agent_libs := $(shell $(PKG) --libs libbpf libsystemd 2>/dev/null) $(lib_libs)
+cli_libs   := $(shell $(PKG) --libs jansson 2>/dev/null) $(lib_libs)
+
+core_src  := $(wildcard user/core/*.c)
+host_src  := $(wildcard user/host/*.c)
+lib_src   := $(wildcard user/lib/*.c)
+agent_src := $(wildcard user/agent/*.c)
+cli_src   := $(wildcard user/cli/*.c)
+bpf_src   := $(wildcard bpf/*.bpf.c)
+headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
+
+unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
+host_tests := $(patsubst tests/host/%.c,$(B)/tests/host/%,$(wildcard tests/host/test_*.c))
+fuzzers    := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c))
+
+objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all run check bench install clean tests
+
+all: $(B)/pnmemd $(B)/pnmem $(B)/libpnmem.so $(B)/libpnmem.a $(B)/tools/pressure
+
+# ---- C objects, one rule per sanitizer variant --------------------------------------------------
+# asan and tsan exist for core, host, lib and the unit tests. -Wno-tsan: gcc warns on fences.
+flags_obj  :=
+flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+flags_tsan := -fsanitize=thread -Wno-tsan -DPN_TSAN=1
+
+define variant
+$(B)/$(1)/%.o: %.c
+	$$(call say,CC,$$@)
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(base_cflags) $$(flags_$(1)) $$(CFLAGS) -c $$< -o $$@
+
+$(B)/$(1)/tests/unit/%: $(B)/$(1)/tests/unit/%.o $(call objs,$(1),$(core_src) $(host_src) $(lib_src))
+	$$(call say,LD,$$@)
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $(flags_$(1)) $$^ $$(LDFLAGS) -lcmocka $(lib_libs) -o $$@
+endef
+$(foreach v,obj asan tsan,$(eval $(call variant,$(v))))
+
+# ---- BPF: every subject linked into one object, one skeleton ------------------------------------
+# The asm/ headers of <linux/types.h> live in the multiarch folder.
+multiarch := $(shell $(CC) -print-multiarch 2>/dev/null)
+bpf_cflags := -g -O2 -target bpf -mcpu=v3 -Wall -Wextra -Wno-unused-parameter \
+	      -Wno-missing-declarations $(if $(filter 1,$(WERROR)),-Werror) \
+	      -D__TARGET_ARCH_$(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m))) \
+	      -Iinclude -Ibpf -idirafter /usr/include/$(multiarch) -MMD -MP
+
+$(B)/bpf/%.bpf.o: bpf/%.bpf.c
+	$(call say,CLANG,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(bpf_cflags) -c $< -o $@
+
+$(B)/bpf/pnmem.linked.o: $(bpf_src:%.c=$(B)/%.o)
+	$(call say,BPFLINK,$@)
+	$(Q)$(BPFTOOL) gen object $@ $^
+
+$(B)/bpf/pnmem.skel.h: $(B)/bpf/pnmem.linked.o
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name pnmem_bpf > $@
+
+$(B)/obj/user/agent/hooks.o: $(B)/bpf/pnmem.skel.h
+$(B)/obj/user/agent/hooks.o: base_cflags += -I$(B)/bpf
+
+# ---- what is shipped ----------------------------------------------------------------------------
+lib_objs := $(call objs,obj,$(core_src) $(host_src) $(lib_src))
+
+$(B)/libpnmem.so: $(lib_objs) user/lib/libpnmem.map
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libpnmem.so.0 -Wl,--version-script=user/lib/libpnmem.map \
+		-Wl,-z,defs $(lib_objs) $(LDFLAGS) $(lib_libs) -o $@
+	@ln -sf libpnmem.so $(B)/libpnmem.so.0
+
+# One object with every internal name made local, so that a static engine sees pn_ and bs_ only.
+$(B)/libpnmem.a: $(lib_objs)
+	$(call say,AR,$@)
+	$(Q)$(LD) -r $^ -o $(B)/libpnmem.o
+	$(Q)objcopy --localize-hidden $(B)/libpnmem.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $(B)/libpnmem.o
+
+$(B)/pnmemd: $(call objs,obj,$(agent_src) $(core_src) $(host_src))
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) -o $@
+
+$(B)/pnmem: $(call objs,obj,$(cli_src)) $(B)/libpnmem.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+
+# ---- tests, fuzzers, tools ----------------------------------------------------------------------
+$(B)/tests/unit/%: $(B)/obj/tests/unit/%
+	@mkdir -p $(@D)
+	@ln -sf ../../obj/tests/unit/$* $@
+
+# Host tests may look inside the agent (all but its main) and use the library.
+$(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host/lib/*.c)) \
+		   $(call objs,obj,$(filter-out user/agent/main.c,$(agent_src))) $(lib_objs)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka $(agent_libs) $(cli_libs) -o $@
+
+$(B)/tests/json_check: $(B)/obj/tests/json_check.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+
+$(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
+	$(call say,FUZZ,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -fsanitize=fuzzer,address,undefined \
+		-fno-sanitize-recover=all $< $(core_src) $(host_src) $(lib_libs) -o $@
+
+$(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+
+$(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
+
+tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
+       $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
+       $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
+
+# ---- the two commands, and what else people call ------------------------------------------------
+# Packages first, then a second make: pkg-config's answers are needed when the rules are read.
+run:
+	$(Q)tools/deps.sh
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)exec tools/run.sh $(B)
+
+check:
+	$(Q)tools/deps.sh test
+	$(Q)$(MAKE) --no-print-directory tests WERROR=1
+	$(Q)tests/check $(B)
+
+bench:
+	$(Q)tools/deps.sh
+	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench
+	$(Q)$(B)/tools/bench $(B)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/include/pnmem \
+		$(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 755 $(B)/pnmem $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(B)/pnmemd $(DESTDIR)$(PREFIX)/sbin/
+	install -m 644 $(headers) $(DESTDIR)$(PREFIX)/include/pnmem/
+	install -m 755 $(B)/libpnmem.so $(DESTDIR)$(PREFIX)/lib/libpnmem.so.0
+	ln -sf libpnmem.so.0 $(DESTDIR)$(PREFIX)/lib/libpnmem.so
+	install -m 644 $(B)/libpnmem.a $(DESTDIR)$(PREFIX)/lib/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/pnmem.pc.in \
+		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/pnmem.pc
+	sed -e 's|@PREFIX@|$(PREFIX)|' tools/pnmemd.service.in \
+		> $(DESTDIR)$(PREFIX)/lib/systemd/system/pnmemd.service
+
+clean:
+	rm -rf $(B)
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

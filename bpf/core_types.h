@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The few kernel types and constants that the programs use. CO-RE takes the real offsets from the
+ * running kernel's BTF, so only the names matter here: a wrong one compiles and fails at load,
+ * which is why tests/host/test_hooks loads every program. Instead of a generated vmlinux.h, so
+ * that the tree builds where the kernel has no BTF.
+ */
+#ifndef PNMEM_CORE_TYPES_H
+#define PNMEM_CORE_TYPES_H
+
+#include <linux/bpf.h>
+
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h, the same in 5.10 to 7.3 */
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid;  /* the thread */
+	int tgid; /* the process */
+	unsigned int in_memstall : 1;
+	struct css_set *cgroups;
+	char comm[16];
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pn_memwatch: the live snapshot of memory pressure.
+ *
+ * One watch per process, started once. It attaches to the agent (pnmemd) when its socket is
+ * there; otherwise, and within a second whenever the agent goes away, it polls in this process
+ * every PN_MEMWATCH_POLL_MS, and goes back to the agent when that returns. The caller's view does
+ * not change: every function below works the same on both.
+ *
+ * Threads: every function may be called from any thread, except that pn_memwatch_start and
+ * pn_memwatch_stop must not race with each other. None may be called from a signal handler.
+ * Fork: the child of a process with a running watch must call pn_memwatch_start again.
+ *
+ * Environment (read by pn_memwatch_start): PN_SOCKET, PN_HOST_RESERVE_BYTES, PN_PSI_FULL_REJECT,
+ * PN_DIE_RESERVE_BYTES, PN_CGROUP_LEVEL, PN_LEVEL_HOLD_MS, and for the poll PN_PROCFS and
+ * PN_CGROUPFS (directories instead of /proc and /sys/fs/cgroup). When attached, the agent's own
+ * settings decide the level.
+ */
+#ifndef PN_MEMWATCH_H
+#define PN_MEMWATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pn_mem_state.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef PN_API
+#if defined(__GNUC__)
+#define PN_API __attribute__((visibility("default")))
+#else
+#define PN_API
+#endif
+#endif
+
+/* Period of the in-process poll, milliseconds. */
+#define PN_MEMWATCH_POLL_MS 250
+
+/* Default socket of the agent; PN_SOCKET overrides it. */
+#define PN_SOCKET_DEFAULT "/run/pnmem/pnmem.sock"
+
+/* Host reserve: the larger of this and 15 % of MemTotal, unless PN_HOST_RESERVE_BYTES is set. */
+#define PN_HOST_RESERVE_MIN_BYTES (1ull << 30)
+/* "full avg10" (percent) at and above which the level is CRITICAL; PN_PSI_FULL_REJECT. */
+#define PN_PSI_FULL_REJECT_DEFAULT 15.0
+/* Kept free on every die; PN_DIE_RESERVE_BYTES. */
+#define PN_DIE_RESERVE_BYTES_DEFAULT (1ull << 30)
+/* A level comes down only after the lower one has held this long; PN_LEVEL_HOLD_MS. */
+#define PN_LEVEL_HOLD_MS_DEFAULT 250
+
+/* Where snapshots come from. */
+typedef enum {
+	PN_SOURCE_NONE = 0,  /* not running */
+	PN_SOURCE_AGENT = 1, /* pnmemd's shared page */
+	PN_SOURCE_POLL = 2,  /* the poll thread of this process */
+} pn_memwatch_source_t;
+
+/* What pn_memwatch_wait waits for. */
+typedef enum {
+	PN_WAIT_LEVEL = 0,    /* a level other than the one seen */
+	PN_WAIT_SNAPSHOT = 1, /* a snapshot newer than the one seen */
+} pn_memwatch_wait_t;
+
+/* State of a kernel hook, see pn_memwatch_hooks. */
+enum {
+	PN_HOOK_ACTIVE = 0,  /* loaded, attached, in use */
+	PN_HOOK_REFUSED = 1, /* tried; .err says why it could not be used */
+	PN_HOOK_UNTRIED = 2, /* not needed: a better one for its subject is in use */
+};
+
+typedef struct {
+	char subject[16]; /* "stall", "reclaim", "oom", "avail" */
+	char hook[48];	  /* "fentry/psi_memstall_enter" */
+	int32_t state;	  /* PN_HOOK_* */
+	int32_t err;	  /* 0 or -errno */
+	char why[128];	  /* the likely reason of a refusal, "" otherwise */
+} pn_hook_status;
+
+/*
+ * Starts the watch: one synchronous look (or the agent's current page), then a thread, so that
+ * the first pn_memwatch_read after it returns real numbers. Idempotent.
+ * Returns 0, or -errno if no thread or memory could be had; a missing agent is no error.
+ */
+PN_API int pn_memwatch_start(void);
+
+/* Stops it and joins its threads. Threads in pn_memwatch_wait return -ESHUTDOWN. Idempotent. */
+PN_API void pn_memwatch_stop(void);
+
+/* True between a successful start and stop. */
+PN_API bool pn_memwatch_running(void);
+
+/*
+ * Forces one look now and returns after its snapshot has been published: a read that follows
+ * sees it. With an agent that does not answer within a second, the in-process look is used.
+ */
+PN_API void pn_memwatch_poll_now(void);
+
+/*
+ * Copies the current snapshot to *ret: nanoseconds, no system call, never blocks.
+ * Returns 0; -ENODATA if the watch is not running; -EAGAIN if after a bounded number of tries
+ * no consistent copy could be had (a publisher faster than this reader). *ret is written only on 0.
+ */
+PN_API int pn_memwatch_read(pn_mem_state *ret);
+
+/*
+ * The same with the extension of the same snapshot; either pointer may be NULL. Fields of
+ * pn_mem_ext that an older agent does not know are 0.
+ */
+PN_API int pn_memwatch_read_ext(pn_mem_state *ret_state, pn_mem_ext *ret_ext);
+
+/*
+ * Sleeps until there is something other than *seen: a different level, or a newer snapshot.
+ * seen == NULL waits for the next change from now on. deadline_ns is CLOCK_MONOTONIC, UINT64_MAX
+ * for none. A level that changed and changed back while this thread was not scheduled is not
+ * reported. The state that ended the wait is stored in *ret if ret is not NULL.
+ * Returns 0; -ETIMEDOUT; -ENODATA if not running; -ESHUTDOWN if stopped meanwhile.
+ */
+PN_API int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen,
+			    uint64_t deadline_ns, pn_mem_state *ret);
+
+/*
+ * An eventfd (non-blocking, close-on-exec) for an engine's own event loop: it becomes readable
+ * on every level change. One per process, owned by the watch, the same number until
+ * pn_memwatch_stop closes it; several changes coalesce into one. The first call starts a thread
+ * that sleeps until a change. Returns the descriptor or -errno (-ENODATA: not running).
+ */
+PN_API int pn_memwatch_fd(void);
+
+/*
+ * Where the library's few messages go, one line each without a newline: a bad environment
+ * variable, a change of source. The default is nowhere. Called from the watch's own thread or from
+ * the caller of a function above; set it before pn_memwatch_start. fn == NULL turns it off.
+ */
+PN_API void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg);
+
+/* Where the snapshots come from at this moment. */
+PN_API pn_memwatch_source_t pn_memwatch_source(void);
+
+/*
+ * Merges what the engine knows of one of its dies, after each cuMemGetInfo: bytes free, usable
+ * budget (pn_memwatch_die_budget of the total), and the engine's own allocations. Returns after
+ * the merge has been published: a read that follows sees it. die_id outside
+ * 0..PN_MEM_MAX_DIES-1 is ignored. free and used are clamped to be no more than what is plausible
+ * (free to budget + reserve), so that a garbled sample cannot show more than there is.
+ */
+PN_API void pn_memwatch_set_die(int die_id, uint64_t free_bytes, uint64_t budget_bytes,
+				uint64_t used_bytes);
+
+/* Usable budget of a die of total_bytes: total - PN_DIE_RESERVE_BYTES, at least 0. */
+PN_API uint64_t pn_memwatch_die_budget(uint64_t total_bytes);
+
+/*
+ * The kernel hooks of the agent that this process is attached to: at most max entries in
+ * ret[]. Returns the number written, 0 when polling in-process, or -errno.
+ */
+PN_API int pn_memwatch_hooks(pn_hook_status *ret, size_t max);
+
+/* "OK", "WATCH", "TIGHT", "CRITICAL", or "?" for anything else. */
+PN_API const char *pn_mem_level_name(pn_mem_level level);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

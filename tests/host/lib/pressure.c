@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Memory pressure inside a cgroup, see pressure.h. */
+#include "pressure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <mntent.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int file_write(const char *dir, const char *name, const char *text)
+{
+	char path[512];
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+static bool file_has_word(const char *dir, const char *name, const char *word)
+{
+	char path[512], text[512] = "";
+	FILE *file;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (!found && fscanf(file, "%511s", text) == 1)
+		found = strcmp(text, word) == 0;
+	fclose(file);
+	return found;
+}
+
+/* Where the memory controller is mounted. Returns 0 or -errno. */
+static int controller_find(char *ret_root, size_t root_bytes, bool *ret_is_v1)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	struct mntent *mount;
+	int err = -ENOENT;
+
+	if (!mounts)
+		return -errno;
+	while (err && (mount = getmntent(mounts))) {
+		bool is_v1 = strcmp(mount->mnt_type, "cgroup") == 0 && hasmntopt(mount, "memory");
+		bool is_v2 = strcmp(mount->mnt_type, "cgroup2") == 0 &&
+			     file_has_word(mount->mnt_dir, "cgroup.controllers", "memory");
+
+		if (!is_v1 && !is_v2)
+			continue;
+		snprintf(ret_root, root_bytes, "%s", mount->mnt_dir);
+		*ret_is_v1 = is_v1;
+		err = 0;
+	}
+	endmntent(mounts);
+	return err;
+}
+
+int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
+{
+	static unsigned int serial;
+	char root[128], limit[32];
+	int err;
+
+	memset(group, 0, sizeof(*group));
+	err = controller_find(root, sizeof(root), &group->is_v1);
+	if (err)
+		return err;
+	if (!group->is_v1) {
+		err = file_write(root, "cgroup.subtree_control", "+memory");
+		if (err)
+			return err;
+	}
+	snprintf(group->path, sizeof(group->path), "%s/pnmem-test-%d-%u", root, (int)getpid(),
+		 serial++);
+	if (mkdir(group->path, 0755)) {
+		err = -errno;
+		group->path[0] = '\0';
+		return err;
+	}
+	group->limit_bytes = limit_bytes;
+	snprintf(limit, sizeof(limit), "%zu", limit_bytes);
+	err = file_write(group->path, group->is_v1 ? "memory.limit_in_bytes" : "memory.max", limit);
+	/* No swap; a kernel without swap accounting has no such file, which is as good here. */
+	file_write(group->path, group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
+		   group->is_v1 ? limit : "0");
+	if (err)
+		pressure_group_destroy(group);
+	return err;
+}
+
+void pressure_group_destroy(struct pressure_group *group)
+{
+	if (!group)
+		return;
+	if (group->file[0])
+		unlink(group->file);
+	/* An exited process may hold the group for a moment after it was waited for. */
+	for (int i = 0; group->path[0] && rmdir(group->path) && errno == EBUSY && i < 100; i++)
+		usleep(10000);
+	memset(group, 0, sizeof(*group));
+}
+
+int pressure_group_join(const struct pressure_group *group)
+{
+	return file_write(group->path, "cgroup.procs", "0");
+}
+
+/* Its pages must not stay in the cache charged to someone else: written out, then dropped. */
+static int reader_file_make(struct pressure_group *group, size_t file_bytes)
+{
+	static const char block[1 << 20] = { 1 };
+	const char *dir = getenv("TMPDIR");
+	int fd, err = 0;
+
+	snprintf(group->file, sizeof(group->file), "%s/pnmem-pressure-XXXXXX",
+		 dir ? dir : "/var/tmp");
+	fd = mkostemp(group->file, O_CLOEXEC);
+	if (fd < 0) {
+		err = -errno;
+		group->file[0] = '\0';
+		return err;
+	}
+	for (size_t done = 0; done < file_bytes && !err; done += sizeof(block))
+		if (write(fd, block, sizeof(block)) != (ssize_t)sizeof(block))
+			err = -ENOSPC;
+	if (!err && fsync(fd))
+		err = -errno;
+	if (!err)
+		err = -posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	close(fd);
+	return err;
+}
+
+/* A child in the group that dies with its parent. Returns as fork does. */
+static pid_t child_start(const struct pressure_group *group)
+{
+	pid_t parent = getpid();
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid > 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || pressure_group_join(group))
+		_exit(1);
+	return 0;
+}
+
+static void reader_run(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	volatile const uint8_t *bytes;
+	volatile uint8_t sink = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		_exit(1);
+	bytes = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (bytes == MAP_FAILED)
+		_exit(1);
+	for (;;)
+		for (off_t i = 0; i < st.st_size; i += 4096)
+			sink += bytes[i];
+}
+
+pid_t pressure_start_reader(struct pressure_group *group, size_t file_bytes)
+{
+	pid_t pid;
+	int err;
+
+	if (!group->file[0]) {
+		err = reader_file_make(group, file_bytes);
+		if (err)
+			return err;
+	}
+	pid = child_start(group);
+	if (pid == 0)
+		reader_run(group->file);
+	return pid;
+}
+
+void pressure_stop(pid_t pid)
+{
+	if (pid <= 0)
+		return;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+pid_t pressure_oom(const struct pressure_group *group)
+{
+	size_t want_bytes = 2 * group->limit_bytes;
+	pid_t pid = child_start(group);
+	int status;
+
+	if (pid < 0)
+		return pid;
+	if (pid == 0) {
+		volatile uint8_t *bytes = mmap(NULL, want_bytes, PROT_READ | PROT_WRITE,
+					       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (bytes == MAP_FAILED)
+			_exit(1);
+		for (size_t i = 0; i < want_bytes; i += 4096)
+			bytes[i] = 1;
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) < 0)
+		return -errno;
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? pid : -ECHILD;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Real memory pressure for tests, kept inside a small memory cgroup of its own, so that the
+ * machine and its other users feel nothing. Works with the memory controller on cgroup v1 and v2.
+ * Needs root. Not thread safe.
+ */
+#ifndef PNMEM_TESTS_PRESSURE_H
+#define PNMEM_TESTS_PRESSURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct pressure_group {
+	char path[256]; /* folder of the group */
+	char file[256]; /* what the readers read, "" until there is one */
+	bool is_v1;
+	size_t limit_bytes;
+};
+
+/*
+ * Makes a group limited to limit_bytes, without swap. Returns 0; -ENOENT if no memory controller
+ * is mounted; -EACCES or -EPERM without the rights; another -errno. Free with
+ * pressure_group_destroy.
+ */
+int pressure_group_create(struct pressure_group *group, size_t limit_bytes);
+
+/* Removes the group and its file; kill its processes first. NULL and half-built are allowed. */
+void pressure_group_destroy(struct pressure_group *group);
+
+/* Moves the calling process into the group. Returns 0 or -errno. */
+int pressure_group_join(const struct pressure_group *group);
+
+/*
+ * Starts a process in the group that reads a file of file_bytes over and over by mmap: with more
+ * bytes than the limit it stalls for as long as it runs. The file is made in $TMPDIR or /var/tmp,
+ * which must lie on a disk (tmpfs pages cannot be dropped). The child dies with its parent.
+ * Returns its pid or -errno; end it with pressure_stop.
+ */
+pid_t pressure_start_reader(struct pressure_group *group, size_t file_bytes);
+
+/* Kills a child and waits for it. */
+void pressure_stop(pid_t pid);
+
+/*
+ * Runs a process in the group that touches twice the limit, and waits until the OOM killer has
+ * ended it. Returns the pid it had; -ECHILD if it ended in any other way; another -errno.
+ */
+pid_t pressure_oom(const struct pressure_group *group);
+
+#endif

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The agent as an operator meets it: starting, refusing to start, ending, bad settings, broken
+ * proc files, and clients that mean no good. Without BPF where hooks do not matter, so that most
+ * of it runs without root too.
+ */
+#include <bpf/bpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "../skip.h"
+#include "core/page.h"
+#include "core/proto.h"
+#include "lib/agent_proc.h"
+#include "pn_memwatch.h"
+
+static const char *const no_bpf[] = { "--no-bpf", NULL };
+static struct agent_proc agent;
+
+static int setup(void **state)
+{
+	return agent_proc_init(&agent);
+}
+
+static int teardown(void **state)
+{
+	pn_memwatch_stop();
+	agent_proc_destroy(&agent);
+	return 0;
+}
+
+/* ---- a client without the library ---------------------------------------------------------- */
+
+static int client_connect(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	assert_true(sock >= 0);
+	strcpy(addr.sun_path, agent.socket_path);
+	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr))) {
+		close(sock);
+		return -1;
+	}
+	return sock;
+}
+
+/* Says hello; returns the page's memfd. */
+static int client_hello(int sock)
+{
+	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 1);
+	struct proto_welcome welcome;
+	char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { &welcome, sizeof(welcome) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	int memfd;
+
+	assert_int_equal(send(sock, &hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+	assert_int_equal(recvmsg(sock, &msg, MSG_CMSG_CLOEXEC), sizeof(welcome));
+	assert_int_equal(welcome.header.status, 0);
+	assert_int_equal(welcome.agent_pid, agent.pid);
+	memcpy(&memfd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(memfd));
+	return memfd;
+}
+
+/* The agent answers a well-behaved client. */
+static void expect_serving(void)
+{
+	int sock = client_connect();
+
+	assert_true(sock >= 0);
+	close(client_hello(sock));
+	close(sock);
+}
+
+/* ---- starting and ending ------------------------------------------------------------------- */
+
+static void test_second_agent(void **state)
+{
+	struct agent_proc second;
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	second = agent;
+	assert_int_equal(agent_proc_start(&second, no_bpf), 0); /* the first one answers */
+	assert_int_equal(agent_proc_wait(&second), 1);
+	assert_int_equal(agent_proc_log_count(&agent, "another agent already serves"), 1);
+	expect_serving();
+}
+
+static void test_signals(void **state)
+{
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	agent_proc_signal(&agent, SIGHUP);
+	expect_serving();
+	assert_int_equal(agent_proc_log_count(&agent, "SIGHUP"), 1);
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	assert_int_equal(access(agent.socket_path, F_OK), -1);
+}
+
+static int count_our_programs(void)
+{
+	struct bpf_prog_info info;
+	__u32 id = 0, len;
+	int n = 0, fd;
+
+	while (!bpf_prog_get_next_id(id, &id)) {
+		fd = bpf_prog_get_fd_by_id(id);
+		if (fd < 0)
+			continue;
+		memset(&info, 0, sizeof(info));
+		len = sizeof(info);
+		if (!bpf_obj_get_info_by_fd(fd, &info, &len))
+			n += !strncmp(info.name, "stall_", 6);
+		close(fd);
+	}
+	return n;
+}
+
+static bool no_programs(void *arg)
+{
+	return count_our_programs() == *(int *)arg;
+}
+
+static void test_hooks_detached_at_the_end(void **state)
+{
+	int before, with;
+
+	if (geteuid())
+		skip_because("needs root for hooks");
+	before = count_our_programs();
+	assert_int_equal(agent_proc_start(&agent, NULL), 0);
+	with = count_our_programs();
+	assert_true(with > before);
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	/* The kernel frees programs after a grace period. */
+	assert_true(test_until(no_programs, &before, 10000));
+}
+
+static void test_after_a_kill(void **state)
+{
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	agent_proc_kill(&agent);
+	assert_int_equal(access(agent.socket_path, F_OK), 0); /* left behind */
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	expect_serving();
+}
+
+/* Starting on a path that is not ours fails with a line, and touches nothing. */
+static void expect_refusal(const char *line, int times_in_log)
+{
+	assert_int_equal(agent_proc_start(&agent, no_bpf), -ECHILD);
+	assert_int_equal(agent_proc_wait(&agent), 1);
+	assert_int_equal(agent_proc_log_count(&agent, line), times_in_log);
+}
+
+static void test_foreign_paths(void **state)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct stat st;
+	int fd;
+
+	fd = open(agent.socket_path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	expect_refusal("exists and is not a socket", 1);
+	assert_int_equal(lstat(agent.socket_path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	unlink(agent.socket_path);
+
+	/* Another program's socket, of another type. */
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	strcpy(addr.sun_path, agent.socket_path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	expect_refusal("another program's socket", 1);
+	assert_int_equal(lstat(agent.socket_path, &st), 0);
+	close(fd);
+	unlink(agent.socket_path);
+
+	snprintf(agent.socket_path, sizeof(agent.socket_path), "%s/no/such/s", agent.dir);
+	expect_refusal("cannot create", 1);
+	strcpy(agent.socket_path, "/proc/pnmem.sock"); /* cannot be written, even by root */
+	expect_refusal("cannot create", 2);
+}
+
+static void test_bad_setting(void **state)
+{
+	setenv("PN_PSI_FULL_REJECT", "often", 1);
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	unsetenv("PN_PSI_FULL_REJECT");
+	assert_int_equal(
+		agent_proc_log_count(&agent, "PN_PSI_FULL_REJECT=often is not valid, using 15"), 1);
+	expect_serving();
+}
+
+static void test_background(void **state)
+{
+	char command[256];
+	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 1);
+	struct proto_welcome welcome;
+	int sock;
+
+	snprintf(command, sizeof(command), "build/pnmemd --no-bpf --socket %s", agent.socket_path);
+	assert_int_equal(system(command), 0); /* returns when the agent is ready */
+	sock = client_connect();
+	assert_true(sock >= 0);
+	assert_int_equal(send(sock, &hello, sizeof(hello), 0), sizeof(hello));
+	assert_int_equal(recv(sock, &welcome, sizeof(welcome), 0), sizeof(welcome));
+	kill((pid_t)welcome.agent_pid, SIGTERM);
+	assert_int_equal(recv(sock, &welcome, sizeof(welcome), 0), 0); /* it hangs up as it ends */
+	close(sock);
+}
+
+/* ---- sources that break -------------------------------------------------------------------- */
+
+static void write_file(const char *dir, const char *name, const char *text)
+{
+	char path[160];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void look(pn_mem_state *state, pn_mem_ext *ext)
+{
+	pn_memwatch_poll_now();
+	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
+	assert_int_equal(pn_memwatch_read_ext(state, ext), 0);
+}
+
+static void test_broken_proc(void **unused)
+{
+	static const char *const bad[] = { "", "MemTotal: 8", "MemTotal: 8388608 kB\nrubbish\n",
+					   "MemTotal: 8388608 kB\nMemAvailable: x kB\n" };
+	const char *args[] = { "--no-bpf", "--stall-hook", "poll", "--procfs", NULL, NULL };
+	char dir[128], pressure[160];
+	pn_mem_state state;
+	pn_mem_ext ext;
+
+	snprintf(dir, sizeof(dir), "%s/proc", agent.dir);
+	snprintf(pressure, sizeof(pressure), "%s/pressure", dir);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	assert_int_equal(mkdir(pressure, 0700), 0);
+	write_file(dir, "meminfo", "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 04194304 kB\n");
+	write_file(dir, "pressure/memory",
+		   "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+		   "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	args[4] = dir;
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	look(&state, &ext);
+	assert_int_equal(state.host_avail_bytes, 4ull << 30);
+	assert_int_equal(state.level, PN_MEM_LEVEL_OK);
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		write_file(dir, "meminfo", bad[i]);
+		look(&state, &ext);
+		look(&state, &ext);
+		assert_int_equal(state.host_avail_bytes, 4ull << 30); /* the last good value */
+		assert_int_equal(ext.source_state[PN_SRC_MEMINFO], PN_SRC_STALE);
+		assert_true(ext.reasons & PN_REASON_STALE);
+	}
+	assert_int_equal(agent_proc_log_count(&agent, "/proc/meminfo cannot be read"), 1);
+
+	write_file(dir, "pressure/memory", "some avg10=1.0");
+	look(&state, &ext);
+	assert_int_equal(ext.source_state[PN_SRC_PSI], PN_SRC_STALE);
+	/* Without its full line it is still good; and everything recovers. */
+	write_file(dir, "pressure/memory", "some avg10=12.00 avg60=0.00 avg300=0.00 total=5000\n");
+	write_file(dir, "meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4000000 kB trailing\n");
+	look(&state, &ext);
+	assert_int_equal(ext.source_state[PN_SRC_MEMINFO], PN_SRC_OK);
+	assert_int_equal(ext.source_state[PN_SRC_PSI], PN_SRC_OK);
+	assert_int_equal(state.host_avail_bytes, 4000000ull * 1024);
+	assert_int_equal(state.level, PN_MEM_LEVEL_TIGHT); /* some avg10 >= 10 */
+	assert_int_equal(agent_proc_log_count(&agent, "/proc/meminfo can be read again"), 1);
+
+	unlink(strcat(pressure, "/memory"));
+	snprintf(pressure, sizeof(pressure), "%s/pressure", dir);
+	rmdir(pressure);
+	snprintf(pressure, sizeof(pressure), "%s/meminfo", dir);
+	unlink(pressure);
+	look(&state, &ext); /* all gone: still the last good values */
+	assert_int_equal(state.host_avail_bytes, 4000000ull * 1024);
+	rmdir(dir);
+}
+
+/* ---- clients that mean no good ------------------------------------------------------------- */
+
+/* Whatever it tries, a client cannot change the page or the file behind it. */
+static void test_page_is_sealed(void **state)
+{
+	int sock, memfd, again;
+	char path[64];
+	void *map;
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	sock = client_connect();
+	memfd = client_hello(sock);
+	assert_ptr_equal(mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0),
+			 MAP_FAILED);
+	map = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, memfd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	assert_int_equal(mprotect(map, PAGE_BYTES, PROT_READ | PROT_WRITE), -1);
+	assert_int_equal(ftruncate(memfd, 0), -1);
+	assert_int_equal(ftruncate(memfd, 2 * PAGE_BYTES), -1);
+	assert_int_equal(pwrite(memfd, "x", 1, 0), -1);
+	assert_int_equal(fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				   PAGE_BYTES),
+			 -1);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memfd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	if (again >= 0) {
+		assert_ptr_equal(mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, again,
+				      0),
+				 MAP_FAILED);
+		close(again);
+	}
+	assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	munmap(map, PAGE_BYTES);
+	close(memfd);
+	close(sock);
+}
+
+static int count_fds(pid_t pid)
+{
+	char path[64];
+	struct dirent *entry;
+	int n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static int fds_wanted;
+
+static bool fds_are_back(void *arg)
+{
+	return count_fds(agent.pid) == fds_wanted;
+}
+
+static void test_garbage(void **state)
+{
+	char packet[4096];
+	int socks[64], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	fds_wanted = count_fds(agent.pid);
+	srand(1);
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < 64; i++) {
+			size_t bytes = (size_t)rand() % sizeof(packet);
+			struct proto_header h = proto_header_make((uint16_t)(rand() % 6),
+								  bytes, 1);
+
+			socks[i] = client_connect();
+			assert_true(socks[i] >= 0);
+			for (size_t k = 0; k < bytes; k++)
+				packet[k] = (char)rand();
+			if (i % 3 == 0 && bytes >= sizeof(h))
+				memcpy(packet, &h, sizeof(h)); /* nearly right */
+			if (i % 7 == 0) { /* with a descriptor that nobody wants */
+				union {
+					struct cmsghdr header;
+					char space[CMSG_SPACE(sizeof(int))];
+				} control = { 0 };
+				struct iovec iov = { packet, bytes };
+				struct msghdr msg = { .msg_iov = &iov,
+						      .msg_iovlen = 1,
+						      .msg_control = &control,
+						      .msg_controllen = sizeof(control) };
+
+				control.header.cmsg_level = SOL_SOCKET;
+				control.header.cmsg_type = SCM_RIGHTS;
+				control.header.cmsg_len = CMSG_LEN(sizeof(int));
+				memcpy(CMSG_DATA(&control.header), &null, sizeof(null));
+				sendmsg(socks[i], &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+			} else {
+				send(socks[i], packet, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+			}
+		}
+		for (int i = 0; i < 64; i++)
+			close(socks[i]);
+	}
+	close(null);
+	expect_serving();
+	assert_true(test_until(fds_are_back, NULL, 5000));
+}
+
+/* Asks as fast as it can and never takes a reply: others are served meanwhile. */
+static void test_flood(void **state)
+{
+	struct proto_header ask = proto_header_make(PROTO_POLL_NOW, sizeof(ask), 1);
+	int flood, sock;
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	flood = client_connect();
+	close(client_hello(flood));
+	for (int i = 0; i < 20000; i++)
+		if (send(flood, &ask, sizeof(ask), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+		    errno != EAGAIN)
+			break; /* dropped */
+	sock = client_connect();
+	assert_true(sock >= 0);
+	close(client_hello(sock));
+	close(sock);
+	close(flood);
+	expect_serving();
+}
+
+/* A version that the agent does not speak is told so. */
+static void test_versions(void **state)
+{
+	struct proto_header ask = proto_header_make(PROTO_HELLO, sizeof(ask), 5), reply;
+	int sock;
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	sock = client_connect();
+	ask.version = PROTO_VERSION + 1;
+	assert_int_equal(send(sock, &ask, sizeof(ask), 0), sizeof(ask));
+	assert_int_equal(recv(sock, &reply, sizeof(reply), 0), sizeof(reply));
+	assert_int_equal(reply.status, -EPROTONOSUPPORT);
+	assert_int_equal(reply.version, PROTO_VERSION);
+	assert_int_equal(reply.id, 5);
+	close(sock);
+}
+
+/* Dies that an engine pushed go with it. */
+static void test_dies_go_with_their_engine(void **unused)
+{
+	struct proto_set_die push = {
+		.header = proto_header_make(PROTO_SET_DIE, sizeof(push), 2),
+		.die_id = 1,
+		.free_bytes = 5,
+		.budget_bytes = 100ull << 30,
+		.used_bytes = 6,
+	};
+	struct proto_header ack;
+	pn_mem_state state;
+	pn_mem_ext ext;
+	int sock;
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	sock = client_connect();
+	close(client_hello(sock));
+	assert_int_equal(send(sock, &push, sizeof(push), 0), sizeof(push));
+	assert_int_equal(recv(sock, &ack, sizeof(ack), 0), sizeof(ack));
+	assert_int_equal(ack.status, 0);
+	/* Same cgroup, same view. */
+	assert_int_equal(pn_memwatch_read(&state), 0);
+	assert_int_equal(state.n_dies, 2);
+	assert_int_equal(state.per_die_free[1], 5);
+	assert_int_equal(state.level, PN_MEM_LEVEL_TIGHT);
+	push.die_id = 99;
+	assert_int_equal(send(sock, &push, sizeof(push), 0), sizeof(push));
+	assert_int_equal(recv(sock, &ack, sizeof(ack), 0), sizeof(ack));
+	assert_int_equal(ack.status, -EINVAL);
+	close(sock);
+	for (int i = 0; i < 100 && state.n_dies; i++)
+		look(&state, &ext);
+	assert_int_equal(state.n_dies, 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_second_agent, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_signals, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hooks_detached_at_the_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_after_a_kill, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_foreign_paths, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bad_setting, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_background, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_broken_proc, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_page_is_sealed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_flood, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_dies_go_with_their_engine, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("agent", tests, NULL, NULL);
+}

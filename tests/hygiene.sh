@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# The tree's own rules: who may include whom, what the library exports and needs, and that the
+# public headers stand alone in strict C and in C++.
+set -u
+. tests/tap.sh
+build=${BUILD:-build}
+
+# Fails and prints every #include in FOLDER that does not match the allowed pattern.
+includes_only() {
+	local folder=$1 allowed=$2
+	! grep -rnE '^#include' "$folder" --include='*.[ch]' | grep -vE "$allowed"
+}
+
+libc='<[a-z0-9_/]+\.h>'
+library_free='^[^:]+:[0-9]+:#include (<(bpf|systemd|jansson|cmocka|microhttpd|cuda)[^>]*>)'
+no_library() {
+	! grep -rnE '^#include' "$1" --include='*.[ch]' | grep -E "$library_free"
+}
+
+bpf_includes() { includes_only bpf '"(pn_event|core_types|[a-z]+\.bpf)\.h"|<bpf/|<linux/|<stdbool\.h>'; }
+core_includes() { includes_only user/core "\"(core/|pn_)[a-z_]+\.h\"|$libc" && no_library user/core; }
+host_includes() { includes_only user/host "\"(core/|host/|pn_)[a-z_]+\.h\"|$libc" && no_library user/host; }
+lib_includes() { includes_only user/lib "\"(core/|host/|lib/|pn_)[a-z_]+\.h\"|$libc" && no_library user/lib; }
+agent_includes() { ! grep -rnE '#include "(lib|cli)/' user/agent; }
+cli_includes() { ! grep -rnE '#include "(core|host|lib|agent)/' user/cli; }
+only_hooks_sees_libbpf() { ! grep -rlE '#include <bpf/' user | grep -v '^user/agent/hooks'; }
+core_is_pure() {
+	! grep -nE '(^|[^>._a-z])(malloc|calloc|realloc|free|clock_gettime|getenv|open|read|write|printf)\(' \
+		user/core/*.c
+}
+
+library_symbols() {
+	! nm -D --defined-only "$build/libpnmem.so" | grep -vE ' (A|T|D|R|B) (pn_|bs_|PNMEM_)' &&
+		! nm -D --undefined-only "$build/libpnmem.so" | grep -E ' (bpf_|cu[A-Z])' &&
+		! nm --extern-only --defined-only "$build/libpnmem.a" |
+			grep -E ' [A-Z] ' | grep -vE ' (pn_|bs_)'
+}
+library_needs_libc_only() {
+	! readelf -d "$build/libpnmem.so" | grep NEEDED | grep -vE 'lib(c|m|pthread)\.so|ld-linux'
+}
+
+headers_in_c11() {
+	local header
+	for header in include/pn_*.h; do
+		echo "#include \"$header\"" |
+			gcc -std=c11 -pedantic -Wall -Wextra -Werror -Iinclude -I. -x c -fsyntax-only - ||
+			return 1
+	done
+}
+headers_in_cxx() {
+	local header
+	command -v g++ >/dev/null || {
+		echo "# skip: headers in C++: no g++"
+		return 77
+	}
+	for header in include/pn_*.h; do
+		[ "$header" = include/pn_event.h ] && continue # not installed, kernel side
+		echo "#include \"$header\"" |
+			g++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iinclude -I. -x c++ \
+				-fsyntax-only - || return 1
+	done
+}
+top_level() {
+	! git ls-files | awk -F/ '{print $1}' | sort -u |
+		grep -vxE '\..*|bpf|user|include|tests|tools|Makefile|README\.md|LICENSE'
+}
+scripts_parse() {
+	local script
+	for script in $(git ls-files | xargs grep -lE '^#!/usr/bin/env bash' --); do
+		bash -n "$script" || return 1
+	done
+}
+
+check "bpf/ includes pn_event.h and the kernel's headers only" bpf_includes
+check "core includes include/ and itself only" core_includes
+check "host includes core and include/ only" host_includes
+check "lib includes core, host and include/ only" lib_includes
+check "the agent does not include the library" agent_includes
+check "the command line includes public headers only" cli_includes
+check "only hooks.c sees libbpf" only_hooks_sees_libbpf
+check "core does no I/O, no malloc, reads no clock" core_is_pure
+check "libpnmem exports pn_ and bs_ only, and needs neither libbpf nor libcuda" library_symbols
+check "libpnmem needs libc only" library_needs_libc_only
+check "public headers compile as strict C11" headers_in_c11
+check "public headers compile as C++" headers_in_cxx
+check "the top level holds what it may" top_level
+check "every script parses" scripts_parse
+tap_end

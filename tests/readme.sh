@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# README stays true: every command in its sh blocks is run here, as written but for sudo, and every
+# C block compiles and links against the library. A command that this file does not know how to
+# end, or that fails, fails.
+set -u
+. tests/tap.sh
+build=${BUILD:-build}
+dir=$(mktemp -d)
+export PN_SOCKET=$dir/s
+trap 'rm -rf "$dir"' EXIT
+
+# The lines of the blocks of one language, blocks separated by a line with "---".
+blocks() {
+	awk -v open="^\`\`\`$1\$" '$0 ~ open {on=1; next} /^```$/ {if (on) print "---"; on=0} on' README.md
+}
+
+run_command() {
+	local command=${1#sudo }
+	case $command in
+	*pressure*)
+		[ "$(id -u)" -eq 0 ] || { echo "# skip: $command: needs root"; return 77; }
+		timeout 60 bash -c "${command/--seconds 10/--seconds 1}"
+		;;
+	*" watch"*)
+		timeout --preserve-status -s INT 2 bash -c "exec $command"
+		;;
+	*doctor*)
+		bash -c "$command"
+		[ $? -le 1 ] # degraded without an agent
+		;;
+	*"make bench"*)
+		BENCH_QUICK=1 timeout 300 bash -c "$command"
+		;;
+	*)
+		timeout 120 bash -c "$command"
+		;;
+	esac
+}
+
+compile_block() {
+	gcc -std=c11 -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude "$1" "$build/libpnmem.a" -pthread \
+		-lm -o "$1.out"
+}
+
+# `make run`: shows a line, and Ctrl-C ends agent and picture, with nothing left behind.
+make_run() {
+	timeout --preserve-status -s INT 6 make run >"$dir/run" 2>&1
+	cat "$dir/run"
+	grep -qE '^[0-9:.]+ (OK|WATCH|TIGHT|CRITICAL) ' "$dir/run" || return 1
+	[ ! -e "$PN_SOCKET" ]
+}
+
+first_lines() {
+	[ "$(sed -n 3p README.md | awk '{print $1, $2, $3}')" = "sudo make run" ] &&
+		[ "$(sed -n 4p README.md | awk '{print $1, $2, $3}')" = "sudo make check" ]
+}
+
+check "README opens with the two commands" first_lines
+check "make run" make_run
+while IFS= read -r command; do
+	case $command in
+	---|'') ;;
+	*) check "$command" run_command "$command" ;;
+	esac
+done < <(blocks sh)
+
+n=0
+while IFS= read -r line; do
+	if [ "$line" = --- ]; then
+		n=$((n + 1))
+		check "C block $n compiles" compile_block "$dir/block$n.c"
+	else
+		printf '%s\n' "$line" >>"$dir/block$((n + 1)).c"
+	fi
+done < <(blocks c)
+tap_end

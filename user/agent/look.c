@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The look: whatever woke the agent, read what is true now, publish it to every view, and work
+ * out when to look next if nothing happens.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/log.h"
+#include "agent/views.h"
+#include "host/clock.h"
+
+/*
+ * Page faults in parallel fill faster than SCHEDULE_FILL_BYTES_PER_S; by how much depends on the
+ * CPUs. A fault brings at most a huge page. Half of the slack, so that the look comes before the
+ * line, and never more often than this.
+ */
+#define FAULT_MAX_BYTES (2ull << 20)
+#define FAULT_INTERVAL_MIN_NS 2000000ull
+#define STALL_WAKE_MIN_NS 1000000ull
+/* A task counted as stalled of which no more was heard for so long does not count. */
+#define STALLED_NOW_MAX_NS 1000000000ull
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Says once that a source has become worse, and once that it is back. */
+static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, const char *name)
+{
+	uint8_t state = sample->source_state[src];
+
+	if (state == *logged)
+		return;
+	if (state == PN_SRC_STALE)
+		log_line(LOG_WARNING, "%s cannot be read (%s): its last good value stays in use",
+			 name, strerror(-sample->source_err[src]));
+	else if (state == PN_SRC_UNSUPPORTED)
+		log_line(LOG_NOTICE, "%s: switched off in this kernel, levels come from bytes alone",
+			 name);
+	else if (state == PN_SRC_OK && *logged == PN_SRC_STALE)
+		log_line(LOG_NOTICE, "%s can be read again", name);
+	*logged = state;
+}
+
+static void log_sources(struct agent *agent, struct agent_view *av)
+{
+	const pn_host_sample *host = &agent->source.sample;
+	uint8_t *logged = agent->source_logged;
+
+	if (!av) {
+		log_source(&logged[PN_SRC_MEMINFO], host, PN_SRC_MEMINFO, "/proc/meminfo");
+		log_source(&logged[PN_SRC_PSI], host, PN_SRC_PSI, "/proc/pressure/memory");
+		return;
+	}
+	log_source(&av->logged[PN_SRC_CGROUP], &av->view.sample, PN_SRC_CGROUP, "memory cgroup");
+	log_source(&av->logged[PN_SRC_CGROUP_PSI], &av->view.sample, PN_SRC_CGROUP_PSI,
+		   "memory.pressure of a cgroup");
+}
+
+/* The newest stall known, from hooks or trigger, 0 if none. */
+static uint64_t newest_stall_ns(const struct agent *agent, const struct hooks_counters *counters,
+				uint64_t now_ns)
+{
+	uint64_t stall_ns = max_u64(counters->last_stall_ns, agent->trigger_ns);
+
+	if (counters->stalled_now > 0 && now_ns - stall_ns < STALLED_NOW_MAX_NS)
+		return now_ns;
+	return min_u64(stall_ns, now_ns);
+}
+
+static void set_counters(const struct agent *agent, const struct hooks_counters *counters,
+			 pn_mem_ext *ext)
+{
+	ext->mode = agent->mode;
+	ext->looks = agent->looks;
+	ext->wakeups = agent->wakeups;
+	ext->events = counters->events;
+	ext->event_drops = counters->event_drops;
+	ext->stalls = counters->stalls;
+	ext->stall_ns = counters->stall_ns;
+	ext->oom_kills = counters->oom_kills;
+}
+
+/* Arms the timer and tells the hooks how near the next line is. */
+static void plan_next(struct agent *agent, uint64_t now_ns)
+{
+	struct schedule_input in = {
+		.now_ns = now_ns,
+		.level = PN_MEM_LEVEL_OK,
+		.slack_bytes = UINT64_MAX,
+		.hold_deadline_ns = UINT64_MAX,
+		.pace = &agent->source.pace,
+	};
+	uint64_t next_ns, fill_ns;
+	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	for (const struct agent_view *av = agent->views; av; av = av->next) {
+		const struct view *view = &av->view;
+
+		if (view->state.level > in.level)
+			in.level = view->state.level;
+		in.slack_bytes = min_u64(in.slack_bytes, view_slack_bytes(view, &agent->config));
+		in.hold_deadline_ns =
+			min_u64(in.hold_deadline_ns, level_hold_deadline_ns(&view->carry.hold,
+									    agent->config.hold_ns));
+	}
+	next_ns = schedule_next_look_ns(&in);
+	if (agent->mode == PN_MODE_POLL)
+		next_ns = min_u64(next_ns, now_ns + PN_MEMWATCH_POLL_MS * 1000000ull);
+	sd_event_source_set_time(agent->timer, next_ns / 1000);
+	sd_event_source_set_enabled(agent->timer, SD_EVENT_ONESHOT);
+
+	if (!agent->hooks)
+		return;
+	fill_ns = schedule_fill_ns(in.slack_bytes,
+				   SCHEDULE_FILL_BYTES_PER_S * (uint64_t)(n_cpus > 1 ? n_cpus : 1));
+	hooks_set_fault_gate(agent->hooks, now_ns,
+			     in.slack_bytes == UINT64_MAX ? UINT64_MAX
+							  : in.slack_bytes / 2 / FAULT_MAX_BYTES,
+			     max_u64(fill_ns, FAULT_INTERVAL_MIN_NS));
+	hooks_set_stall_wake_gap(agent->hooks,
+				 max_u64(agent->source.pace.gap_ns, STALL_WAKE_MIN_NS));
+}
+
+void agent_look(struct agent *agent, bool force)
+{
+	struct hooks_counters counters = { 0 };
+	uint64_t now_ns = clock_now_ns();
+
+	agent->looks++;
+	if (agent->hooks)
+		hooks_counters(agent->hooks, &counters);
+	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
+			 counters.stall_ns, force);
+	for (struct agent_view *av = agent->views; av; av = av->next) {
+		set_counters(agent, &counters, &av->view.ext);
+		view_publish(&av->view, &agent->source, &agent->config, now_ns, agent->event_ns,
+			     av->fresh);
+		av->fresh = false;
+	}
+	agent->event_ns = 0;
+
+	log_sources(agent, NULL);
+	for (struct agent_view *av = agent->views; av; av = av->next)
+		log_sources(agent, av);
+	plan_next(agent, now_ns);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* pnmemd: options, start, event loop, end. */
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/log.h"
+#include "core/settings.h"
+#include "host/clock.h"
+
+/* Behind this, only what the kernel itself kills last. */
+#define OOM_SCORE_ADJ "-900"
+/* One descriptor for each client, a few for hooks (one for each CPU and program) and views. */
+#define DESCRIPTORS_MAX 16384
+
+/* Found by argp in libc, so it must be visible. */
+__attribute__((visibility("default"))) const char *argp_program_version = "pnmemd " PNMEM_VERSION;
+
+enum { OPT_NO_BPF = 256, OPT_FOREGROUND, OPT_PROCFS, OPT_CGROUPFS, OPT_STALL_HOOK };
+
+static const struct argp_option option_table[] = {
+	{ "socket", 's', "PATH", 0,
+	  "Serve engines on this socket (PN_SOCKET, else " PN_SOCKET_DEFAULT ")", 0 },
+	{ "foreground", OPT_FOREGROUND, 0, 0, "Stay in the foreground", 0 },
+	{ "no-bpf", OPT_NO_BPF, 0, 0, "Load no BPF programs; use a PSI trigger or a poll", 0 },
+	{ "stall-hook", OPT_STALL_HOOK, "RUNG", 0,
+	  "Best hook to try for stalls: fentry (default), kprobe, tracepoint, trigger, poll", 0 },
+	{ "procfs", OPT_PROCFS, "DIR", 0, "Read this instead of /proc", 0 },
+	{ "cgroupfs", OPT_CGROUPFS, "DIR", 0, "Read this instead of /sys/fs/cgroup", 0 },
+	{ 0 },
+};
+
+static int parse_stall_hook(const char *name, uint32_t *ret_mode)
+{
+	static const char *const names[] = {
+		[PN_MODE_FENTRY] = "fentry",	   [PN_MODE_KPROBE] = "kprobe",
+		[PN_MODE_TRACEPOINT] = "tracepoint", [PN_MODE_PSI_TRIGGER] = "trigger",
+		[PN_MODE_POLL] = "poll",
+	};
+
+	for (uint32_t i = PN_MODE_FENTRY; i <= PN_MODE_POLL; i++) {
+		if (!strcmp(name, names[i])) {
+			*ret_mode = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct agent_options *options = state->input;
+
+	switch (key) {
+	case 's':
+		options->socket_path = arg;
+		return 0;
+	case OPT_NO_BPF:
+		options->no_bpf = true;
+		return 0;
+	case OPT_FOREGROUND:
+		options->foreground = true;
+		return 0;
+	case OPT_PROCFS:
+		options->procfs = arg;
+		return 0;
+	case OPT_CGROUPFS:
+		options->cgroupfs = arg;
+		return 0;
+	case OPT_STALL_HOOK:
+		if (parse_stall_hook(arg, &options->best_stall_mode))
+			argp_error(state, "no such hook: %s", arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "unexpected argument: %s", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const char *get_env(const char *name)
+{
+	return getenv(name);
+}
+
+static void warn_setting(void *arg, const char *name, const char *value, const char *fallback)
+{
+	log_line(LOG_WARNING, "%s=%s is not valid, using %s", name, value, fallback);
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct agent *agent = userdata;
+
+	/* Records that did not ask to wake us are taken along here. */
+	if (agent->hooks)
+		hooks_consume(agent->hooks);
+	agent_look(agent, false);
+	return 0;
+}
+
+/* Nothing is configured by a file, so there is nothing to read again: look, and go on. */
+static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+{
+	agent_look(userdata, true);
+	log_line(LOG_NOTICE, "SIGHUP: going on");
+	return 0;
+}
+
+/*
+ * Under memory pressure the agent must run when nothing else does: its pages stay in memory and
+ * it is the last to be killed. Both are best effort; without root it still works.
+ */
+static void harden(void)
+{
+	struct rlimit descriptors = { DESCRIPTORS_MAX, DESCRIPTORS_MAX };
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, OOM_SCORE_ADJ, strlen(OOM_SCORE_ADJ)) < 0)
+		log_line(LOG_NOTICE, "cannot lower the OOM score (CAP_SYS_RESOURCE): %s",
+			 strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	if (setrlimit(RLIMIT_NOFILE, &descriptors))
+		log_line(LOG_NOTICE, "cannot raise the descriptor limit: %s", strerror(errno));
+	malloc_trim(0);
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		log_line(LOG_WARNING, "cannot lock memory: %s", strerror(errno));
+}
+
+static int open_signals(struct agent *agent)
+{
+	sigset_t mask;
+	int r;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGHUP);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	r = sd_event_add_signal(agent->event, NULL, SIGTERM, NULL, NULL);
+	if (r >= 0)
+		r = sd_event_add_signal(agent->event, NULL, SIGINT, NULL, NULL);
+	if (r >= 0)
+		r = sd_event_add_signal(agent->event, NULL, SIGHUP, on_hangup, agent);
+	return r < 0 ? r : 0;
+}
+
+static int agent_open(struct agent *agent)
+{
+	int r;
+
+	settings_level(&agent->config, get_env, warn_setting, NULL);
+	agent->procfs_fd = open(agent->options->procfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (agent->procfs_fd < 0) {
+		log_line(LOG_ERR, "cannot open %s: %s", agent->options->procfs, strerror(errno));
+		return -errno;
+	}
+	agent->cgroupfs_fd = open(agent->options->cgroupfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	r = sd_event_new(&agent->event);
+	if (r < 0)
+		return r;
+	r = open_signals(agent);
+	if (!r)
+		r = server_open(agent);
+	if (!r)
+		r = host_source_open(&agent->source, agent->procfs_fd);
+	if (!r)
+		r = views_open(agent);
+	if (!r)
+		r = sd_event_add_time(agent->event, &agent->timer, CLOCK_MONOTONIC, 0, 1, on_timer,
+				      agent);
+	if (r >= 0)
+		r = wake_open(agent);
+	if (r < 0)
+		return r;
+	sd_event_set_watchdog(agent->event, true);
+	harden();
+	agent_look(agent, true);
+	return server_listen(agent);
+}
+
+static void agent_close(struct agent *agent)
+{
+	server_close(agent);
+	wake_close(agent);
+	views_close(agent);
+	host_source_close(&agent->source);
+	sd_event_source_disable_unref(agent->timer);
+	sd_event_unref(agent->event);
+	if (agent->cgroupfs_fd >= 0)
+		close(agent->cgroupfs_fd);
+	if (agent->procfs_fd >= 0)
+		close(agent->procfs_fd);
+}
+
+/* sd_event_loop(), with the wake-ups counted. */
+static int run(struct agent *agent)
+{
+	int r = 0;
+
+	while (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED) {
+		r = sd_event_run(agent->event, UINT64_MAX);
+		agent->wakeups++;
+	}
+	return r < 0 ? r : 0;
+}
+
+/*
+ * Into the background: the parent stays until the child is ready or has failed, and ends with the
+ * child's status. Returns the descriptor on which the child reports; the parent does not return.
+ */
+static int go_background(void)
+{
+	int pipe_fd[2], status = EXIT_FAILURE;
+	unsigned char ready;
+	pid_t pid;
+
+	if (pipe2(pipe_fd, O_CLOEXEC))
+		return -errno;
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid) {
+		close(pipe_fd[1]);
+		if (read(pipe_fd[0], &ready, 1) == 1)
+			status = EXIT_SUCCESS;
+		_exit(status);
+	}
+	close(pipe_fd[0]);
+	setsid();
+	return pipe_fd[1];
+}
+
+static void report_ready(int ready_fd)
+{
+	int null;
+
+	sd_notify(0, "READY=1");
+	if (ready_fd < 0)
+		return;
+	if (chdir("/") || write(ready_fd, "", 1) != 1)
+		log_line(LOG_WARNING, "going to the background: %s", strerror(errno));
+	close(ready_fd);
+	log_background();
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int fd = 0; null >= 0 && fd < 3; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = option_table,
+		.parser = parse_option,
+		.doc = "Watches memory pressure and publishes it to engines on this host.",
+	};
+	const char *socket_path = getenv("PN_SOCKET");
+	struct agent_options options = {
+		.socket_path = socket_path && *socket_path ? socket_path : PN_SOCKET_DEFAULT,
+		.procfs = "/proc",
+		.cgroupfs = "/sys/fs/cgroup",
+	};
+	struct agent agent = { .options = &options, .procfs_fd = -1, .cgroupfs_fd = -1 };
+	int ready_fd = -1, r;
+
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (!options.foreground) {
+		ready_fd = go_background();
+		if (ready_fd < 0) {
+			log_line(LOG_ERR, "cannot go to the background: %s", strerror(-ready_fd));
+			return EXIT_FAILURE;
+		}
+	}
+	r = agent_open(&agent);
+	if (!r) {
+		log_line(LOG_NOTICE, "serving on %s", options.socket_path);
+		report_ready(ready_fd);
+		r = run(&agent);
+		sd_notify(0, "STOPPING=1");
+	}
+	if (r)
+		log_line(LOG_ERR, "ending: %s", strerror(-r));
+	agent_close(&agent);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}

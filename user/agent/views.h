@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A view with its sealed page, shared by the engines of one cgroup. */
+#ifndef PNMEM_AGENT_VIEWS_H
+#define PNMEM_AGENT_VIEWS_H
+
+#include "host/view.h"
+
+/* Long enough for two cgroup paths as /proc/PID/cgroup shows them. */
+#define VIEW_KEY_BYTES 8192
+
+struct agent_view {
+	struct agent_view *next;
+	struct view view;
+	int memfd;	     /* the page, sealed against everything but our own mapping */
+	bool fresh;	     /* not published yet */
+	uint8_t logged[8];   /* as agent.source_logged, for the group's sources */
+	unsigned n_users;    /* clients that have it */
+	const void *die_owner[PN_MEM_MAX_DIES]; /* the client whose push it is */
+	char *key;	     /* the cgroup's paths; "" for the host's own */
+};
+
+#endif

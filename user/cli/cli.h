@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the subcommands of pnmem share. Public headers only: this is the library's first user. */
+#ifndef PNMEM_CLI_H
+#define PNMEM_CLI_H
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "pn_memwatch.h"
+
+/* Exit statuses. */
+enum {
+	CLI_OK = 0,
+	CLI_FAILED = 1,
+	CLI_USAGE = 2,
+};
+
+/* Options of every subcommand; its own parser struct starts with this. */
+struct cli_common {
+	bool json;
+};
+
+/* --socket and --json; a child parser of each subcommand's own. input: struct cli_common. */
+extern const struct argp cli_common_argp;
+
+/* Parses a subcommand's arguments; exits with CLI_USAGE on an error. argv[0] is its name. */
+void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/* Starts the watch, its messages on stderr. Returns 0 or, with a message, CLI_FAILED. */
+int cli_start(void);
+
+/* From here on, after cli_start, SIGINT and SIGTERM end every pn_memwatch_wait. 0 or CLI_FAILED. */
+int cli_stop_on_signal(void);
+
+/* The subcommands: argv[0] is the name. They return the exit status. */
+int cmd_status(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+
+/* format.c: values as people read them. Each returns its buffer. */
+#define FORMAT_BYTES 32
+char *format_bytes(char buf[static FORMAT_BYTES], uint64_t bytes); /* "21.3 GiB" */
+char *format_duration(char buf[static FORMAT_BYTES], uint64_t ns); /* "3.2 s", "never" */
+const char *format_source(pn_memwatch_source_t source);
+const char *format_mode(uint32_t mode);		/* "tracepoint" */
+const char *format_source_state(uint8_t state); /* "stale" */
+/* Comma separated names of PN_REASON_* bits, "none" for 0. */
+char *format_reasons(char *buf, size_t buf_bytes, uint32_t reasons);
+
+/* snapshot.c: a whole snapshot. */
+void snapshot_print(FILE *out, const pn_mem_state *state, const pn_mem_ext *ext,
+		    const char *line_end);
+json_t *snapshot_json(const pn_mem_state *state, const pn_mem_ext *ext);
+/* Writes one JSON value and a newline to stdout, flushed; frees it. pretty: over several lines. */
+int json_print(json_t *value, bool pretty);
+
+#endif

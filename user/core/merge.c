@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Merging the sources into a snapshot. See merge.h. */
+#include "core/merge.h"
+
+#include <string.h>
+
+/* The level so far and which sources reach it. */
+struct verdict {
+	pn_mem_level level;
+	uint32_t reasons;
+};
+
+static void verdict_add(struct verdict *v, pn_mem_level level, uint32_t reason)
+{
+	if (level > v->level) {
+		v->level = level;
+		v->reasons = reason;
+	} else if (level == v->level && level != PN_MEM_LEVEL_OK) {
+		v->reasons |= reason;
+	}
+}
+
+static double max_double(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* There is a value: a good one now, or the last good one. */
+static bool known(const pn_host_sample *sample, int src)
+{
+	return sample->source_ns[src] && (sample->source_state[src] == PN_SRC_OK ||
+					  sample->source_state[src] == PN_SRC_STALE);
+}
+
+/* Share of what lies above the reserve that is used, 0..1. */
+static double saturation(uint64_t total_bytes, uint64_t avail_bytes, uint64_t reserve_bytes)
+{
+	if (avail_bytes <= reserve_bytes || total_bytes <= reserve_bytes)
+		return 1;
+	if (avail_bytes >= total_bytes)
+		return 0;
+	return (double)(total_bytes - avail_bytes) / (double)(total_bytes - reserve_bytes);
+}
+
+static void merge_host(struct verdict *v, struct trend *trend, const struct level_config *config,
+		       const struct merge_input *in, pn_mem_state *state, pn_mem_ext *ext)
+{
+	const pn_host_sample *host = in->host;
+	uint64_t reserve = level_reserve_bytes(host->total_bytes, config->host_reserve_bytes);
+	uint64_t slack = 0;
+
+	ext->saturation = 0;
+	ext->exhaustion_ns = UINT64_MAX;
+	ext->host_reserve_bytes = 0;
+	if (known(host, PN_SRC_MEMINFO)) {
+		state->host_total_bytes = host->total_bytes;
+		state->host_avail_bytes = host->avail_bytes;
+		ext->host_reserve_bytes = reserve;
+		verdict_add(v, level_from_bytes(host->avail_bytes, reserve), PN_REASON_HOST_BYTES);
+		ext->saturation = saturation(host->total_bytes, host->avail_bytes, reserve);
+		if (host->avail_bytes > reserve)
+			slack = host->avail_bytes - reserve;
+		trend_update(trend, in->now_ns, host->avail_bytes);
+		ext->exhaustion_ns = trend_exhaustion_ns(trend, slack);
+	}
+	if (known(host, PN_SRC_PSI)) {
+		state->host_psi_some_avg10 = host->psi_some_avg10;
+		state->host_psi_full_avg10 = host->psi_full_avg10;
+		ext->psi_some_total_us = host->psi_some_total_us;
+		ext->psi_full_total_us = host->psi_full_total_us;
+		ext->live_psi_some_avg10 = in->live_some_pct;
+		ext->live_psi_full_avg10 = in->live_full_pct;
+		verdict_add(v,
+			    level_from_psi_full(max_double(host->psi_full_avg10, in->live_full_pct),
+						config->psi_full_reject_pct),
+			    PN_REASON_PSI_FULL);
+		verdict_add(v,
+			    level_from_psi_some(
+				    max_double(host->psi_some_avg10, in->live_some_pct)),
+			    PN_REASON_PSI_SOME);
+	}
+}
+
+static void merge_cgroup(struct verdict *v, const struct level_config *config,
+			 const pn_host_sample *cg, pn_mem_state *state, pn_mem_ext *ext)
+{
+	ext->cgroup_headroom_bytes = UINT64_MAX;
+	ext->cgroup_limit_bytes = 0;
+	if (known(cg, PN_SRC_CGROUP)) {
+		state->cgroup_current_bytes = cg->cgroup_current_bytes;
+		state->cgroup_high_bytes = cg->cgroup_high_bytes;
+		state->cgroup_max_bytes = cg->cgroup_max_bytes;
+		ext->cgroup_headroom_bytes = cg->cgroup_headroom_bytes;
+		ext->cgroup_limit_bytes = cg->cgroup_limit_bytes;
+		if (config->cgroup_level && cg->cgroup_limit_bytes) {
+			uint64_t limit = cg->cgroup_limit_bytes;
+			uint64_t reserve = level_cgroup_reserve_bytes(limit);
+
+			verdict_add(v, level_from_bytes(cg->cgroup_headroom_bytes, reserve),
+				    PN_REASON_CGROUP);
+			ext->saturation = max_double(
+				ext->saturation,
+				saturation(limit, cg->cgroup_headroom_bytes, reserve));
+		}
+	}
+	if (known(cg, PN_SRC_CGROUP_PSI)) {
+		ext->cgroup_psi_some_avg10 = cg->cgroup_psi_some_avg10;
+		ext->cgroup_psi_full_avg10 = cg->cgroup_psi_full_avg10;
+	}
+}
+
+static void merge_dies(struct verdict *v, const struct merge_input *in, pn_mem_state *state,
+		       pn_mem_ext *ext)
+{
+	uint64_t newest_ns = 0;
+
+	state->n_dies = die_table_count(in->dies);
+	for (int i = 0; i < state->n_dies; i++) {
+		const struct die *die = &in->dies->die[i];
+
+		state->per_die_free[i] = die->free_bytes;
+		state->per_die_budget[i] = die->budget_bytes;
+		state->per_die_used[i] = die->used_bytes;
+		ext->die_sample_ns[i] = die->sample_ns;
+		if (die->sample_ns > newest_ns)
+			newest_ns = die->sample_ns;
+		verdict_add(v, level_from_die(die->free_bytes, die->budget_bytes),
+			    PN_REASON_DIE0 << i);
+	}
+	ext->source_ns[PN_SRC_DIES] = newest_ns;
+	ext->source_state[PN_SRC_DIES] = state->n_dies ? PN_SRC_OK : PN_SRC_ABSENT;
+}
+
+static void merge_sources(const struct merge_input *in, pn_mem_ext *ext)
+{
+	for (int i = 0; i < PN_SRC_DIES; i++) {
+		const pn_host_sample *from = i < PN_SRC_CGROUP ? in->host : in->cgroup;
+
+		ext->source_ns[i] = from->source_ns[i];
+		ext->source_state[i] = from->source_state[i];
+		if (from->source_state[i] == PN_SRC_STALE)
+			ext->reasons |= PN_REASON_STALE;
+	}
+}
+
+pn_mem_level merge_look(struct merge_state *carry, const struct level_config *config,
+			const struct merge_input *in, pn_mem_state *ret_state, pn_mem_ext *ret_ext)
+{
+	struct verdict v = { PN_MEM_LEVEL_OK, 0 };
+	pn_mem_level before = carry->hold.level, level;
+
+	memset(ret_state, 0, sizeof(*ret_state));
+	merge_host(&v, &carry->trend, config, in, ret_state, ret_ext);
+	merge_cgroup(&v, config, in->cgroup, ret_state, ret_ext);
+	merge_dies(&v, in, ret_state, ret_ext);
+
+	level = level_hold_apply(&carry->hold, v.level, in->now_ns, config->hold_ns);
+	if (level != before)
+		carry->level_changes++;
+	if (level != before || !carry->level_since_ns)
+		carry->level_since_ns = in->now_ns;
+
+	ret_state->level = level;
+	ret_ext->reasons = level > v.level ? PN_REASON_HELD : v.reasons;
+	merge_sources(in, ret_ext);
+	ret_ext->wanted_level = v.level;
+	ret_ext->level_changes = carry->level_changes;
+	ret_ext->level_since_ns = carry->level_since_ns;
+	return level;
+}

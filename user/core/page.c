@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The two-copy seqlock. See page.h. */
+#include "core/page.h"
+
+#include <errno.h>
+#include <string.h>
+
+void page_init(struct page *page)
+{
+	page->abi = PAGE_ABI;
+	page->page_bytes = PAGE_BYTES;
+	page->state_bytes = sizeof(pn_mem_state);
+	page->ext_bytes = sizeof(pn_mem_ext);
+	for (int i = 0; i < 2; i++)
+		page->copy_offset[i] = (uint32_t)offsetof(struct page, copy[i]);
+	page->ext_offset = (uint32_t)offsetof(struct page_payload, ext);
+	page->magic = PAGE_MAGIC;
+}
+
+uint64_t page_seq_floor(uint64_t now_ns)
+{
+	return now_ns / 1000 * 2;
+}
+
+static void store_words(uint64_t *to, const void *from, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / 8; i++) {
+		uint64_t word;
+
+		memcpy(&word, (const char *)from + i * 8, 8);
+		__atomic_store_n(to + i, word, __ATOMIC_RELAXED);
+	}
+}
+
+/* Unrolled by hand: the compiler leaves atomics as they stand, and this is the engines' hot path. */
+static void load_words(void *to, const void *shared, size_t bytes)
+{
+	const uint64_t *from = shared;
+	char *out = to;
+	size_t n = bytes / 8, i = 0;
+
+	for (; i + 4 <= n; i += 4) {
+		uint64_t w[4] = {
+			__atomic_load_n(from + i, __ATOMIC_RELAXED),
+			__atomic_load_n(from + i + 1, __ATOMIC_RELAXED),
+			__atomic_load_n(from + i + 2, __ATOMIC_RELAXED),
+			__atomic_load_n(from + i + 3, __ATOMIC_RELAXED),
+		};
+
+		memcpy(out + i * 8, w, sizeof(w));
+	}
+	for (; i < n; i++) {
+		uint64_t word = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+
+		memcpy(out + i * 8, &word, 8);
+	}
+}
+
+void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext, uint64_t min_seq)
+{
+	uint64_t seq = atomic_load_explicit(&page->seq, memory_order_relaxed);
+	uint64_t k = seq / 2, next = k + 1;
+	struct page_payload *copy = &page->copy[next % 2];
+
+	/* A jump keeps the parity of k, by which readers find the copy. */
+	if (min_seq / 2 > next)
+		next = min_seq / 2 + (min_seq / 2 + next) % 2;
+	state->seq = next * 2;
+
+	atomic_store_explicit(&page->seq, k * 2 + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	store_words((uint64_t *)&copy->state, state, sizeof(*state));
+	store_words((uint64_t *)&copy->ext, ext, sizeof(*ext));
+	atomic_store_explicit(&page->seq, state->seq, memory_order_release);
+	atomic_store_explicit(&page->heartbeat_ns, ext->publish_ns, memory_order_relaxed);
+}
+
+int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_bytes)
+{
+	const struct page *page = mapping;
+	uint64_t geometry = 0, ext_offset, ext_bytes;
+
+	if (mapped_bytes < sizeof(*page) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
+	    page->state_bytes != sizeof(pn_mem_state))
+		return -EPROTO;
+	if (mapped_bytes > UINT16_MAX)
+		mapped_bytes = UINT16_MAX;
+	ext_offset = page->ext_offset;
+	ext_bytes = page->ext_bytes;
+	if (ext_offset < sizeof(pn_mem_state) || ext_offset > mapped_bytes || ext_offset % 8 ||
+	    ext_bytes > mapped_bytes || ext_bytes % 8)
+		return -EPROTO;
+	for (int i = 0; i < 2; i++) {
+		uint64_t offset = page->copy_offset[i];
+
+		if (offset % 8 || offset < offsetof(struct page, copy) ||
+		    offset + ext_offset + ext_bytes > mapped_bytes)
+			return -EPROTO;
+		geometry |= offset << (16 * i);
+	}
+	/* A newer writer's extension is longer than ours: its end is not for us. */
+	if (ext_bytes > sizeof(pn_mem_ext))
+		ext_bytes = sizeof(pn_mem_ext);
+	geometry |= ext_offset << 32 | ext_bytes << 48;
+	/* Re-opened while others read, it is the same address: then it must not be written. */
+	if (ret_view->page != page)
+		ret_view->page = page;
+	atomic_store_explicit(&ret_view->geometry, geometry, memory_order_release);
+	return 0;
+}
+
+/* What the rest of the library may rely on, whoever wrote the page. */
+static void force_ranges(pn_mem_state *state)
+{
+	if (state->n_dies < 0)
+		state->n_dies = 0;
+	else if (state->n_dies > PN_MEM_MAX_DIES)
+		state->n_dies = PN_MEM_MAX_DIES;
+	if ((unsigned)state->level > PN_MEM_LEVEL_CRITICAL)
+		state->level = PN_MEM_LEVEL_CRITICAL;
+}
+
+int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext *ret_ext)
+{
+	uint64_t geometry = atomic_load_explicit(&view->geometry, memory_order_acquire);
+	const char *base = (const char *)view->page;
+	size_t ext_offset = geometry >> 32 & 0xffff, ext_bytes = geometry >> 48;
+
+	for (int tries = 0; tries < PAGE_READ_TRIES; tries++) {
+		uint64_t seq = atomic_load_explicit(&view->page->seq, memory_order_acquire);
+		const char *copy = base + (geometry >> (16 * (seq / 2 % 2)) & 0xffff);
+
+		if (ret_state)
+			load_words(ret_state, copy, sizeof(*ret_state));
+		if (ret_ext)
+			load_words(ret_ext, copy + ext_offset, ext_bytes);
+		atomic_thread_fence(memory_order_acquire);
+		/* Whole unless the writer has begun to fill this very copy again: 2k + 3. */
+		if (atomic_load_explicit(&view->page->seq, memory_order_relaxed) - (seq & ~1ull) >
+		    2)
+			continue;
+		if (ret_state)
+			force_ranges(ret_state);
+		if (ret_ext && ext_bytes < sizeof(*ret_ext))
+			memset((char *)ret_ext + ext_bytes, 0, sizeof(*ret_ext) - ext_bytes);
+		return 0;
+	}
+	return -EAGAIN;
+}

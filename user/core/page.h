@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The snapshot page: layout, writer and reader of the shared memory between one publisher and any
+ * number of engines.
+ *
+ * The SPEC's seqlock over two copies of the payload. With seq = 2k the copy k % 2 is whole; to
+ * publish, the writer makes seq odd, fills the other copy, and sets seq to 2k + 2. A reader takes
+ * the whole copy whatever seq is, odd or even, so a writer that dies in the middle of a publish
+ * leaves readers undisturbed; only a writer that gets a full publish ahead during a read forces
+ * another try. Payload words are relaxed atomics: no data race by C11.
+ *
+ * Sleeping on the page (futex) and making it (memfd) are left to the I/O layers.
+ */
+#ifndef PNMEM_CORE_PAGE_H
+#define PNMEM_CORE_PAGE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pn_mem_state.h"
+
+#define PAGE_MAGIC 0x3147504d454d4e50ull /* "PNMEMPG1", little endian */
+#define PAGE_ABI 1
+#define PAGE_BYTES 4096u
+#define PAGE_READ_TRIES 64
+
+struct page_payload {
+	pn_mem_state state;
+	pn_mem_ext ext;
+};
+
+/* Append only. Sizes and offsets tell an older or newer reader where things are. */
+struct page {
+	uint64_t magic;
+	uint32_t abi;	      /* changes only if old readers cannot go on */
+	uint32_t page_bytes;
+	uint32_t state_bytes; /* sizeof the writer's pn_mem_state */
+	uint32_t ext_bytes;   /* sizeof the writer's pn_mem_ext */
+	uint32_t copy_offset[2]; /* of the two payloads, from the start of the page */
+	uint32_t ext_offset;	 /* of the extension within a payload */
+	_Atomic uint32_t retired; /* 1: the publisher has ended and said so */
+	_Atomic uint64_t seq;
+	_Atomic uint64_t heartbeat_ns;	/* CLOCK_MONOTONIC of the last look */
+	_Atomic uint32_t level_word;	/* futex: level changes */
+	_Atomic uint32_t publish_word;	/* futex: publishes */
+	uint64_t reserved[8];
+	struct page_payload copy[2];
+};
+
+_Static_assert(sizeof(pn_mem_state) == 464, "pn_mem_state is ABI");
+_Static_assert(offsetof(pn_mem_state, per_die_free) == 64, "pn_mem_state is ABI");
+_Static_assert(offsetof(pn_mem_state, level) == 448, "pn_mem_state is ABI");
+_Static_assert(sizeof(pn_mem_ext) % 8 == 0, "copied by 64-bit words");
+_Static_assert(offsetof(pn_mem_ext, source_ns) == 128, "pn_mem_ext is ABI");
+_Static_assert(offsetof(pn_mem_ext, die_pci) == 648, "pn_mem_ext is ABI");
+_Static_assert(offsetof(struct page, seq) == 40, "page is ABI");
+_Static_assert(offsetof(struct page, copy) == 128, "page is ABI");
+_Static_assert(sizeof(struct page) <= PAGE_BYTES, "fits in one page");
+_Static_assert(sizeof(atomic_uint) == 4 && ATOMIC_INT_LOCK_FREE == 2, "a futex word");
+
+/* Makes an all-zero page ready; its first snapshot is still to be published. */
+void page_init(struct page *page);
+
+/*
+ * Publishes. One writer at a time. state->seq is set to the new snapshot's number: even, higher
+ * than any before it, and at least min_seq, so that a publisher which takes over from another
+ * one can go on above it.
+ */
+void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
+		  uint64_t min_seq);
+
+/*
+ * A lower bound for seq from the clock: twice the microseconds since boot. Publishers publish
+ * less than once in a microsecond, so one that starts from here is above all before it.
+ */
+uint64_t page_seq_floor(uint64_t now_ns);
+
+/*
+ * A page as checked by page_open: where things are is not read from shared memory again. The four
+ * 16-bit numbers are one word, so that a view can be re-opened while others read through it.
+ */
+struct page_view {
+	const struct page *page;
+	_Atomic uint64_t geometry; /* copy 0, copy 1, ext_offset, ext_bytes: 16 bits each */
+};
+
+/* Checks a mapping of mapped_bytes. Returns 0, -EPROTO (not a page, or of another ABI). */
+int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_bytes);
+
+/*
+ * Copies the current snapshot; either pointer may be NULL. Fields that the writer does not know
+ * are 0; n_dies and level are forced into their ranges.
+ * Returns 0, or -EAGAIN when PAGE_READ_TRIES tries all met a faster writer.
+ */
+int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext *ret_ext);
+
+#endif

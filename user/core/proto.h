@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages between the library and the agent, over AF_UNIX SOCK_SEQPACKET: one struct a packet,
+ * each of a fixed size, host byte order (both ends are on one machine). A client sends one request
+ * and waits for its reply; the agent never speaks first. Pure: layout and checks only.
+ */
+#ifndef PNMEM_CORE_PROTO_H
+#define PNMEM_CORE_PROTO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pn_memwatch.h"
+
+#define PROTO_MAGIC   0x4d4e5031u /* "1PNM" on the wire, little endian */
+#define PROTO_VERSION 1
+
+enum proto_type {
+	PROTO_HELLO = 1,    /* -> PROTO_WELCOME with the page's memfd (SCM_RIGHTS) */
+	PROTO_POLL_NOW = 2, /* -> PROTO_ACK after a fresh look has been published */
+	PROTO_SET_DIE = 3,  /* -> PROTO_ACK after the merge has been published */
+	PROTO_HOOKS = 4,    /* -> PROTO_HOOKS_REPLY */
+
+	PROTO_ACK = 64,
+	PROTO_WELCOME = 65,
+	PROTO_HOOKS_REPLY = 66,
+};
+
+struct proto_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type; /* enum proto_type */
+	uint32_t size_bytes; /* of the whole packet */
+	uint32_t id;	/* chosen by the client, returned in the reply */
+	int32_t status; /* replies: 0 or -errno */
+	uint32_t reserved;
+};
+
+/* PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_ACK: the header alone. */
+
+struct proto_set_die {
+	struct proto_header header;
+	int32_t die_id;
+	uint32_t reserved;
+	uint64_t free_bytes;
+	uint64_t budget_bytes;
+	uint64_t used_bytes;
+};
+
+struct proto_welcome {
+	struct proto_header header;
+	uint32_t page_bytes;
+	uint32_t agent_pid;
+	char agent_version[16];
+};
+
+#define PROTO_HOOKS_MAX 32
+
+struct proto_hooks_reply {
+	struct proto_header header;
+	uint32_t count; /* at most PROTO_HOOKS_MAX */
+	uint32_t reserved;
+	pn_hook_status hook[PROTO_HOOKS_MAX];
+};
+
+union proto_request {
+	struct proto_header header;
+	struct proto_set_die set_die;
+};
+
+_Static_assert(sizeof(struct proto_header) == 24, "wire layout");
+_Static_assert(sizeof(struct proto_set_die) == 56, "wire layout");
+_Static_assert(sizeof(struct proto_welcome) == 48, "wire layout");
+_Static_assert(sizeof(pn_hook_status) == 200, "wire layout");
+
+/* A header for a packet of this type and size. */
+struct proto_header proto_header_make(uint16_t type, size_t size_bytes, uint32_t id);
+
+/*
+ * Checks a request as received. Returns 0; -EBADMSG (not ours, or a size that its type does not
+ * have), -EPROTONOSUPPORT (another version), -EOPNOTSUPP (unknown type). The header can be
+ * answered unless it is -EBADMSG.
+ */
+int proto_check_request(const void *packet, size_t bytes);
+
+/* Checks a reply to request id. Returns 0, -EBADMSG, or the status that it carries (< 0). */
+int proto_check_reply(const void *packet, size_t bytes, uint16_t type, size_t want_bytes,
+		      uint32_t id);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Settings from the environment. The values are parsed here; a bad one is reported through a
+ * callback, since neither the library nor this layer logs, and the default stays.
+ */
+#ifndef PNMEM_CORE_SETTINGS_H
+#define PNMEM_CORE_SETTINGS_H
+
+#include <stdint.h>
+
+#include "core/level.h"
+
+/* Told of a bad value: the variable, what it holds, and the default used instead (as text). */
+typedef void (*settings_warn_fn)(void *arg, const char *name, const char *value,
+				 const char *fallback);
+
+/* Looks a variable up; NULL if unset (getenv has this shape). */
+typedef const char *(*settings_get_fn)(const char *name);
+
+/* Bytes: decimal digits and at most one of K M G T (powers of 1024). 0 or -EINVAL, -ERANGE. */
+int settings_parse_bytes(const char *text, uint64_t *ret_bytes);
+
+/* A plain non-negative decimal number such as 15 or 7.5, in any locale. 0 or -EINVAL. */
+int settings_parse_decimal(const char *text, double *ret_value);
+
+/*
+ * PN_HOST_RESERVE_BYTES, PN_PSI_FULL_REJECT (percent, above 0 to 100), PN_DIE_RESERVE_BYTES,
+ * PN_LEVEL_HOLD_MS (0..60000), PN_CGROUP_LEVEL (0 or 1) over the defaults. warn may be NULL.
+ */
+void settings_level(struct level_config *ret, settings_get_fn get, settings_warn_fn warn,
+		    void *arg);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Merging and publishing one view. See view.h. */
+#include "host/view.h"
+
+#include <string.h>
+
+#include "host/clock.h"
+#include "host/futex.h"
+
+int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_fd, int pid)
+{
+	memset(view, 0, sizeof(*view));
+	view->page = page;
+	page_init(page);
+	return pn_host_signals_open(&view->group, procfs_fd, cgroupfs_fd, pid);
+}
+
+static void bump_and_wake(_Atomic uint32_t *word)
+{
+	atomic_fetch_add_explicit(word, 1, memory_order_release);
+	futex_wake(word, FUTEX_WAKE_ANY);
+}
+
+void view_publish(struct view *view, const struct host_source *source,
+		  const struct level_config *config, uint64_t now_ns, uint64_t event_ns, bool first)
+{
+	struct merge_input in = {
+		.now_ns = now_ns,
+		.host = &source->sample,
+		.cgroup = &view->sample,
+		.live_some_pct = source->live_some_pct,
+		.live_full_pct = source->live_full_pct,
+		.dies = &view->dies,
+	};
+	unsigned what = PN_HOST_READ_CGROUP | (source->psi_was_read ? PN_HOST_READ_CGROUP_PSI : 0u);
+	uint32_t changes_before = view->carry.level_changes;
+
+	pn_host_signals_read(view->group, what, now_ns, &view->sample);
+	merge_look(&view->carry, config, &in, &view->state, &view->ext);
+	view->ext.event_ns = event_ns;
+	view->ext.publishes++;
+	view->ext.publish_ns = clock_now_ns();
+	page_publish(view->page, &view->state, &view->ext,
+		     first ? page_seq_floor(view->ext.publish_ns) : 0);
+	if (view->carry.level_changes != changes_before)
+		bump_and_wake(&view->page->level_word);
+	bump_and_wake(&view->page->publish_word);
+}
+
+uint64_t view_slack_bytes(const struct view *view, const struct level_config *config)
+{
+	uint64_t slack = UINT64_MAX, group;
+
+	if (view->ext.host_reserve_bytes)
+		slack = level_slack_to_next_line_bytes(view->state.host_avail_bytes,
+						       view->ext.host_reserve_bytes);
+	if (config->cgroup_level && view->ext.cgroup_limit_bytes) {
+		group = level_slack_to_next_line_bytes(
+			view->ext.cgroup_headroom_bytes,
+			level_cgroup_reserve_bytes(view->ext.cgroup_limit_bytes));
+		if (group < slack)
+			slack = group;
+	}
+	return slack;
+}
+
+void view_retire(struct view *view)
+{
+	atomic_store_explicit(&view->page->retired, 1, memory_order_release);
+	bump_and_wake(&view->page->level_word);
+	bump_and_wake(&view->page->publish_word);
+}
+
+void view_close(struct view *view)
+{
+	pn_host_signals_close(view->group);
+	view->group = NULL;
+}

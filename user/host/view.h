@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A view: what engines of one cgroup see. The host source, that group's own files and its dies
+ * are merged and published on one snapshot page, and its sleepers woken. The agent has one view
+ * for each group that engines attach from; the in-process fallback has one.
+ */
+#ifndef PNMEM_HOST_VIEW_H
+#define PNMEM_HOST_VIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/dies.h"
+#include "core/level.h"
+#include "core/merge.h"
+#include "core/page.h"
+#include "host/source.h"
+
+struct view {
+	struct page *page; /* the owner's, writable */
+	pn_host_signals *group;
+	pn_host_sample sample;
+	struct die_table dies;
+	struct merge_state carry;
+	pn_mem_state state; /* as last published */
+	pn_mem_ext ext;	    /* the owner sets mode and counters before a look */
+};
+
+/* pid: whose cgroup (0 the caller's, -1 none). The page is initialised. 0 or -errno. */
+int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_fd, int pid);
+
+/*
+ * Reads the group, merges, publishes, wakes. event_ns is the kernel record that caused this look
+ * (0 none); first is true when this publisher takes over from another one (seq goes on above it).
+ */
+void view_publish(struct view *view, const struct host_source *source,
+		  const struct level_config *config, uint64_t now_ns, uint64_t event_ns, bool first);
+
+/* Bytes to the nearest line below, host or group; UINT64_MAX if there is none. */
+uint64_t view_slack_bytes(const struct view *view, const struct level_config *config);
+
+/* Says on the page that it will not be published any more, and wakes. */
+void view_retire(struct view *view);
+
+void view_close(struct view *view);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Talking to the agent. See link.h and core/proto.h. */
+#include "lib/link.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/proto.h"
+
+static int set_timeout(int sock, int timeout_ms)
+{
+	struct timeval tv = {
+		.tv_sec = timeout_ms / 1000,
+		.tv_usec = timeout_ms % 1000 * 1000,
+	};
+
+	if (setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) ||
+	    setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)))
+		return -errno;
+	return 0;
+}
+
+/* Receives one packet and at most one descriptor with it (-1 if there is none). */
+static ssize_t receive(int sock, void *buf, size_t bytes, int *ret_fd)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { .iov_base = buf, .iov_len = bytes };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cmsg;
+	ssize_t n;
+
+	*ret_fd = -1;
+	do
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	cmsg = CMSG_FIRSTHDR(&msg);
+	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS &&
+	    cmsg->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(ret_fd, CMSG_DATA(cmsg), sizeof(int));
+	return msg.msg_flags & MSG_TRUNC ? -EBADMSG : n;
+}
+
+/* One exchange. *ret_answered tells an agent's refusal from a broken link. */
+static int exchange(struct link *link, void *request, size_t request_bytes, uint16_t reply_type,
+		    void *reply, size_t reply_bytes, int *ret_fd, int *ret_answered)
+{
+	struct proto_header *header = request;
+	ssize_t n;
+	int r;
+
+	*ret_fd = -1;
+	*ret_answered = 0;
+	header->id = ++link->next_id;
+	do
+		n = send(link->sock, request, request_bytes, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	n = receive(link->sock, reply, reply_bytes, ret_fd);
+	if (n == 0)
+		return -ECONNRESET;
+	if (n < 0)
+		return (int)n;
+	r = proto_check_reply(reply, (size_t)n, reply_type, reply_bytes, header->id);
+	*ret_answered = r != -EBADMSG;
+	return r;
+}
+
+int link_open(struct link *link, const char *socket_path, int timeout_ms, int *ret_memfd)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 0);
+	struct proto_welcome welcome;
+	int memfd = -1, answered, r;
+
+	if (strlen(socket_path) >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(addr.sun_path, socket_path);
+	*link = LINK_CLOSED;
+	link->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (link->sock < 0)
+		return -errno;
+	r = set_timeout(link->sock, timeout_ms);
+	if (r)
+		goto fail;
+	if (connect(link->sock, (struct sockaddr *)&addr, sizeof(addr))) {
+		r = -errno;
+		goto fail;
+	}
+	r = exchange(link, &hello, sizeof(hello), PROTO_WELCOME, &welcome, sizeof(welcome), &memfd,
+		     &answered);
+	if (!r && memfd < 0)
+		r = -EPROTO;
+	if (r)
+		goto fail;
+	*ret_memfd = memfd;
+	return 0;
+fail:
+	if (memfd >= 0)
+		close(memfd);
+	link_close(link);
+	return r;
+}
+
+int link_request(struct link *link, void *request, size_t request_bytes, uint16_t reply_type,
+		 void *reply, size_t reply_bytes, int timeout_ms)
+{
+	int fd, answered, r;
+
+	if (link->sock < 0 || link->broken)
+		return -ENOTCONN;
+	r = set_timeout(link->sock, timeout_ms);
+	if (r)
+		return r;
+	r = exchange(link, request, request_bytes, reply_type, reply, reply_bytes, &fd, &answered);
+	if (fd >= 0)
+		close(fd); /* none was asked for */
+	if (r && !answered) {
+		link->broken = true;
+		shutdown(link->sock, SHUT_RDWR);
+		return -ENOTCONN;
+	}
+	return r;
+}
+
+void link_close(struct link *link)
+{
+	if (link->sock >= 0)
+		close(link->sock);
+	*link = LINK_CLOSED;
+}

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pn_memwatch: start, stop, the thread that follows the agent or polls in its place, and the
+ * calls that change something. Reading and sleeping, which never take a lock, are in reader.c.
+ */
+#include "pn_memwatch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/proto.h"
+#include "core/settings.h"
+#include "host/clock.h"
+#include "host/psi_trigger.h"
+#include "host/view.h"
+#include "lib/link.h"
+#include "lib/reader.h"
+
+#define NS_PER_MS		1000000ull
+#define REQUEST_TIMEOUT_MS	1000
+#define START_TIMEOUT_MS	250
+/* From the poll thread: while it waits for an agent that does not answer it does not poll. */
+#define ATTACH_TIMEOUT_MS	50
+#define ATTACH_INTERVAL_NS	(500 * NS_PER_MS)
+#define HEARTBEAT_CHECK_MS	1000
+#define HEARTBEAT_LIMIT_NS	(3 * SCHEDULE_HEARTBEAT_NS)
+
+/* One lock for everything but reading. The thread holds it except while it sleeps. */
+static struct {
+	pthread_mutex_t lock;
+	_Atomic bool running;
+	bool atfork_done;
+	void (*log)(void *arg, const char *line);
+	void *log_arg;
+
+	struct level_config config;
+	char socket_path[108];
+	int procfs_fd;
+	int cgroupfs_fd;
+
+	struct host_source source;
+	struct view view; /* on the process's own page */
+	struct link link;
+	int trigger_fd;		 /* PSI trigger while polling, -1: none granted */
+	uint64_t poll_due_ns;	 /* next tick of the poll */
+	uint64_t attach_due_ns;	 /* next try to reach an agent */
+
+	pthread_t thread;
+	int stop_fd; /* eventfd: ends the thread */
+
+	pthread_t relay_thread; /* wakes level_fd; exists while level_fd >= 0 */
+	int level_fd;
+	pn_mem_state relay_seen; /* as of the call that made level_fd: changes count from there */
+} w = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.procfs_fd = -1,
+	.cgroupfs_fd = -1,
+	.link = { .sock = -1 },
+	.trigger_fd = -1,
+	.stop_fd = -1,
+	.level_fd = -1,
+};
+
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
+{
+	char line[256];
+	va_list ap;
+
+	if (!w.log)
+		return;
+	va_start(ap, format);
+	vsnprintf(line, sizeof(line), format, ap);
+	va_end(ap);
+	w.log(w.log_arg, line);
+}
+
+static void warn_setting(void *arg, const char *name, const char *value, const char *fallback)
+{
+	say("%s=%s is not valid, using %s", name, value, fallback);
+}
+
+static const char *get_env(const char *name)
+{
+	return getenv(name);
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* One look of our own, published on our own page. first: another publisher was in use before. */
+static void own_look(bool first)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	host_source_look(&w.source, now_ns, 0, 0, true);
+	w.view.ext.mode = w.trigger_fd >= 0 ? PN_MODE_PSI_TRIGGER : PN_MODE_POLL;
+	w.view.ext.looks++;
+	view_publish(&w.view, &w.source, &w.config, now_ns, 0, first);
+}
+
+/* From the agent, or from nothing, to the poll: readers see a fresh look at once. */
+static void fall_back(const char *why)
+{
+	unsigned window_ms;
+	pn_mem_state last;
+
+	link_close(&w.link);
+	if (w.trigger_fd < 0)
+		w.trigger_fd = psi_trigger_open(w.procfs_fd, &window_ms);
+	/* Go on from the agent's level, so that coming down from it takes the hold. */
+	memset(&w.view.carry.hold, 0, sizeof(w.view.carry.hold));
+	if (!reader_read(&last, NULL))
+		w.view.carry.hold.level = last.level;
+	own_look(true);
+	reader_switch(READER_OWN);
+	w.poll_due_ns = w.attach_due_ns = clock_now_ns();
+	say("%s: polling in this process every %d ms", why, PN_MEMWATCH_POLL_MS);
+}
+
+static int push_die(int die_id)
+{
+	const struct die *die = &w.view.dies.die[die_id];
+	struct proto_set_die push = {
+		.header = proto_header_make(PROTO_SET_DIE, sizeof(push), 0),
+		.die_id = die_id,
+		.free_bytes = die->free_bytes,
+		.budget_bytes = die->budget_bytes,
+		.used_bytes = die->used_bytes,
+	};
+	struct proto_header ack;
+
+	return link_request(&w.link, &push, sizeof(push), PROTO_ACK, &ack, sizeof(ack),
+			    REQUEST_TIMEOUT_MS);
+}
+
+/* Tries to move to the agent. Its page is complete, our dies included, before readers see it. */
+static int attach(int timeout_ms)
+{
+	int memfd, r;
+
+	w.attach_due_ns = clock_now_ns() + ATTACH_INTERVAL_NS;
+	r = link_open(&w.link, w.socket_path, timeout_ms, &memfd);
+	if (r)
+		return r;
+	r = reader_map_agent_page(memfd);
+	close(memfd);
+	for (int i = 0; !r && i < PN_MEM_MAX_DIES; i++)
+		if (w.view.dies.die[i].budget_bytes)
+			r = push_die(i);
+	if (r) {
+		link_close(&w.link);
+		return r;
+	}
+	close_fd(&w.trigger_fd);
+	if (reader_current() == READER_OWN)
+		say("the agent is back: attached to %s", w.socket_path);
+	reader_switch(READER_AGENT);
+	return 0;
+}
+
+static bool agent_lost(short revents, const char **ret_why)
+{
+	*ret_why = "the agent has gone";
+	if (w.link.broken || reader_agent_retired() || revents & (POLLRDHUP | POLLHUP | POLLERR))
+		return true;
+	*ret_why = "the agent does not beat any more";
+	return clock_now_ns() - reader_agent_heartbeat_ns() > HEARTBEAT_LIMIT_NS;
+}
+
+/* What the thread does after it slept, by the source it slept on. */
+static void follow_agent(short revents)
+{
+	const char *why;
+
+	if (agent_lost(revents, &why))
+		fall_back(why);
+}
+
+static void poll_tick(short revents)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (revents & POLLERR)
+		close_fd(&w.trigger_fd);
+	if (now_ns >= w.attach_due_ns && !attach(ATTACH_TIMEOUT_MS))
+		return;
+	if (now_ns >= w.poll_due_ns || revents & POLLPRI)
+		own_look(false);
+	if (now_ns >= w.poll_due_ns)
+		w.poll_due_ns = now_ns + PN_MEMWATCH_POLL_MS * NS_PER_MS;
+}
+
+static void *watch_thread(void *arg)
+{
+	struct pollfd fds[2] = { { .fd = w.stop_fd, .events = POLLIN } };
+	uint64_t now_ns;
+
+	pthread_mutex_lock(&w.lock);
+	while (!fds[0].revents) {
+		bool on_agent = reader_current() == READER_AGENT;
+		int timeout_ms = HEARTBEAT_CHECK_MS;
+
+		fds[1].fd = on_agent ? w.link.sock : w.trigger_fd;
+		fds[1].events = on_agent ? POLLRDHUP : POLLPRI;
+		fds[1].revents = 0;
+		if (!on_agent) {
+			now_ns = clock_now_ns();
+			timeout_ms = w.poll_due_ns > now_ns
+					     ? (int)((w.poll_due_ns - now_ns) / NS_PER_MS) + 1
+					     : 0;
+		}
+		pthread_mutex_unlock(&w.lock);
+		poll(fds, 2, timeout_ms);
+		pthread_mutex_lock(&w.lock);
+		/* Another thread may have changed the source meanwhile. */
+		if (fds[0].revents)
+			break;
+		if (reader_current() == READER_AGENT)
+			follow_agent(on_agent ? fds[1].revents : 0);
+		else
+			poll_tick(on_agent ? 0 : fds[1].revents);
+	}
+	pthread_mutex_unlock(&w.lock);
+	return NULL;
+}
+
+/* Passes level changes on to an engine's event loop. */
+static void *relay_thread(void *arg)
+{
+	const uint64_t one = 1;
+	pn_mem_state seen = w.relay_seen;
+	int r = 0;
+
+	while (r != -ENODATA && r != -ESHUTDOWN) {
+		r = reader_wait(PN_WAIT_LEVEL, &seen, UINT64_MAX, &seen);
+		/* A full counter is readable already. */
+		if (!r && write(w.level_fd, &one, sizeof(one)) < 0)
+			continue;
+	}
+	return NULL;
+}
+
+/* The watch's threads take no signals: those are the engine's. */
+static int spawn(pthread_t *ret, void *(*fn)(void *), const char *name)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(ret, NULL, fn, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!r)
+		pthread_setname_np(*ret, name);
+	return -r;
+}
+
+static void close_all(void)
+{
+	link_close(&w.link);
+	host_source_close(&w.source);
+	view_close(&w.view);
+	close_fd(&w.trigger_fd);
+	close_fd(&w.procfs_fd);
+	close_fd(&w.cgroupfs_fd);
+	close_fd(&w.stop_fd);
+}
+
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&w.lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&w.lock);
+}
+
+/* The threads stayed in the parent: the child starts afresh, or never notices. */
+static void fork_child(void)
+{
+	static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+
+	memcpy(&w.lock, &unlocked, sizeof(unlocked));
+	if (!w.running)
+		return;
+	w.running = false;
+	reader_after_fork();
+	close_all();
+	close_fd(&w.level_fd);
+}
+
+static int open_dir(const char *env, const char *fallback, int *ret_fd)
+{
+	const char *path = getenv(env);
+
+	*ret_fd = open(path && *path ? path : fallback, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+static void read_settings(void)
+{
+	const char *path = getenv("PN_SOCKET");
+
+	settings_level(&w.config, get_env, warn_setting, NULL);
+	if (path && strlen(path) >= sizeof(w.socket_path)) {
+		warn_setting(NULL, "PN_SOCKET", path, PN_SOCKET_DEFAULT);
+		path = NULL;
+	}
+	strcpy(w.socket_path, path && *path ? path : PN_SOCKET_DEFAULT);
+}
+
+static int start_locked(void)
+{
+	int r;
+
+	if (w.running)
+		return 0;
+	if (!w.atfork_done) {
+		r = -pthread_atfork(fork_prepare, fork_parent, fork_child);
+		if (r)
+			return r;
+		w.atfork_done = true;
+	}
+	read_settings();
+	w.link = LINK_CLOSED;
+	w.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w.stop_fd < 0)
+		return -errno;
+	r = open_dir("PN_PROCFS", "/proc", &w.procfs_fd);
+	if (!r) {
+		/* No cgroup tree at all is fine: the reader is then told of none. */
+		open_dir("PN_CGROUPFS", "/sys/fs/cgroup", &w.cgroupfs_fd);
+		r = host_source_open(&w.source, w.procfs_fd);
+	}
+	if (!r)
+		r = view_open(&w.view, reader_own_page(), w.procfs_fd, w.cgroupfs_fd,
+			      w.cgroupfs_fd < 0 ? -1 : 0);
+	if (!r && attach(START_TIMEOUT_MS))
+		fall_back("no agent");
+	if (!r)
+		r = spawn(&w.thread, watch_thread, "pn_memwatch");
+	if (r) {
+		reader_switch(READER_NONE);
+		close_all();
+		return r;
+	}
+	w.running = true;
+	return 0;
+}
+
+int pn_memwatch_start(void)
+{
+	int r;
+
+	pthread_mutex_lock(&w.lock);
+	r = start_locked();
+	pthread_mutex_unlock(&w.lock);
+	return r;
+}
+
+void pn_memwatch_stop(void)
+{
+	const uint64_t one = 1;
+
+	pthread_mutex_lock(&w.lock);
+	if (!w.running) {
+		pthread_mutex_unlock(&w.lock);
+		return;
+	}
+	w.running = false;
+	if (write(w.stop_fd, &one, sizeof(one)) < 0) {
+		/* Its counter is 0: this cannot fail. */
+	}
+	pthread_mutex_unlock(&w.lock);
+	pthread_join(w.thread, NULL);
+
+	reader_switch(READER_NONE);
+	pthread_mutex_lock(&w.lock);
+	if (w.level_fd >= 0)
+		pthread_join(w.relay_thread, NULL);
+	close_fd(&w.level_fd);
+	close_all();
+	pthread_mutex_unlock(&w.lock);
+}
+
+bool pn_memwatch_running(void)
+{
+	return w.running;
+}
+
+void pn_memwatch_poll_now(void)
+{
+	struct proto_header ask = proto_header_make(PROTO_POLL_NOW, sizeof(ask), 0), ack;
+
+	pthread_mutex_lock(&w.lock);
+	if (w.running) {
+		if (reader_current() != READER_AGENT)
+			own_look(false);
+		else if (link_request(&w.link, &ask, sizeof(ask), PROTO_ACK, &ack, sizeof(ack),
+				      REQUEST_TIMEOUT_MS) == -ENOTCONN)
+			fall_back("the agent does not answer");
+	}
+	pthread_mutex_unlock(&w.lock);
+}
+
+void pn_memwatch_set_die(int die_id, uint64_t free_bytes, uint64_t budget_bytes,
+			 uint64_t used_bytes)
+{
+	pthread_mutex_lock(&w.lock);
+	/* Our own table is kept on either source: it is what the other one starts from. */
+	if (w.running && !die_table_set(&w.view.dies, die_id, free_bytes, budget_bytes, used_bytes,
+					w.config.die_reserve_bytes, clock_now_ns())) {
+		if (reader_current() != READER_AGENT)
+			own_look(false);
+		else if (push_die(die_id) == -ENOTCONN)
+			fall_back("the agent does not answer");
+	}
+	pthread_mutex_unlock(&w.lock);
+}
+
+uint64_t pn_memwatch_die_budget(uint64_t total_bytes)
+{
+	struct level_config config;
+
+	settings_level(&config, get_env, NULL, NULL);
+	return die_budget_bytes(total_bytes, config.die_reserve_bytes);
+}
+
+int pn_memwatch_read(pn_mem_state *ret)
+{
+	return reader_read(ret, NULL);
+}
+
+int pn_memwatch_read_ext(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
+{
+	return reader_read(ret_state, ret_ext);
+}
+
+int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t deadline_ns,
+		     pn_mem_state *ret)
+{
+	return reader_wait(what, seen, deadline_ns, ret);
+}
+
+int pn_memwatch_fd(void)
+{
+	int r;
+
+	pthread_mutex_lock(&w.lock);
+	r = w.running ? w.level_fd : -ENODATA;
+	if (r == -1) {
+		r = w.level_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (r < 0)
+			r = -errno;
+		else if ((r = reader_read(&w.relay_seen, NULL)))
+			close_fd(&w.level_fd);
+		else if ((r = spawn(&w.relay_thread, relay_thread, "pn_memwatch_fd")))
+			close_fd(&w.level_fd);
+		else
+			r = w.level_fd;
+	}
+	pthread_mutex_unlock(&w.lock);
+	return r;
+}
+
+pn_memwatch_source_t pn_memwatch_source(void)
+{
+	switch (reader_current()) {
+	case READER_AGENT:
+		return PN_SOURCE_AGENT;
+	case READER_OWN:
+		return PN_SOURCE_POLL;
+	default:
+		return PN_SOURCE_NONE;
+	}
+}
+
+int pn_memwatch_hooks(pn_hook_status *ret, size_t max)
+{
+	struct proto_header ask = proto_header_make(PROTO_HOOKS, sizeof(ask), 0);
+	struct proto_hooks_reply reply;
+	int r = 0;
+
+	pthread_mutex_lock(&w.lock);
+	if (!w.running)
+		r = -ENODATA;
+	else if (reader_current() == READER_AGENT)
+		r = link_request(&w.link, &ask, sizeof(ask), PROTO_HOOKS_REPLY, &reply,
+				 sizeof(reply), REQUEST_TIMEOUT_MS);
+	else
+		reply.count = 0;
+	pthread_mutex_unlock(&w.lock);
+	if (r)
+		return r;
+	if (reply.count > PROTO_HOOKS_MAX)
+		return -EBADMSG;
+	r = (int)(reply.count < max ? reply.count : max);
+	for (int i = 0; i < r; i++) {
+		pn_hook_status *hook = &ret[i];
+
+		*hook = reply.hook[i];
+		hook->subject[sizeof(hook->subject) - 1] = 0;
+		hook->hook[sizeof(hook->hook) - 1] = 0;
+		hook->why[sizeof(hook->why) - 1] = 0;
+	}
+	return r;
+}
+
+void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg)
+{
+	w.log = fn;
+	w.log_arg = arg;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reading, sleeping and switching. See reader.h.
+ *
+ * A switch changes `generation`, which packs a counter and the page in use, so that one load tells
+ * a reader both. Pages are never unmapped: the agent's is replaced by mmap(MAP_FIXED), so that a
+ * reader that was overtaken by a switch reads old or new bytes, never a hole, and then sees by
+ * the generation that it has to start again.
+ */
+#include "lib/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/clock.h"
+#include "host/futex.h"
+
+/* Room for the page of an agent whose extension has grown; page_view has 16-bit offsets. */
+#define AGENT_MAP_BYTES 65536u
+
+struct slot {
+	struct page_view view;
+	_Atomic uint32_t sleepers; /* threads that are, or are about to be, in futex_wait */
+};
+
+static struct {
+	_Atomic uint64_t generation; /* counter << 2 | (page + 1) */
+	struct slot slot[2];
+	void *agent_map; /* AGENT_MAP_BYTES of address space, reserved once */
+	_Alignas(PAGE_BYTES) struct page own;
+} g;
+
+static enum reader_page page_of(uint64_t generation)
+{
+	return (enum reader_page)((int)(generation & 3) - 1);
+}
+
+static uint64_t load_generation(void)
+{
+	return atomic_load_explicit(&g.generation, memory_order_seq_cst);
+}
+
+/*
+ * A switch wakes only its own process's sleepers, as far as 31 bits can tell processes apart: the
+ * page is shared by all engines of the group, and each of them switches when the agent ends.
+ */
+static uint32_t process_mask(void)
+{
+	return 1u << ((uint32_t)getpid() % 31);
+}
+
+struct page *reader_own_page(void)
+{
+	return &g.own;
+}
+
+int reader_map_agent_page(int memfd)
+{
+	struct stat st;
+	int seals;
+	void *map;
+
+	/* Without the seal the file could shrink and a read end in SIGBUS. */
+	seals = fcntl(memfd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return -EPROTO;
+	if (fstat(memfd, &st))
+		return -errno;
+	if (st.st_size < PAGE_BYTES || st.st_size > AGENT_MAP_BYTES)
+		return -EPROTO;
+	if (!g.agent_map) {
+		map = mmap(NULL, AGENT_MAP_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (map == MAP_FAILED)
+			return -errno;
+		g.agent_map = map;
+	}
+	map = mmap(g.agent_map, (size_t)st.st_size, PROT_READ, MAP_SHARED | MAP_FIXED, memfd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	return page_open(&g.slot[READER_AGENT].view, map, (size_t)st.st_size);
+}
+
+uint64_t reader_agent_heartbeat_ns(void)
+{
+	return atomic_load_explicit(&g.slot[READER_AGENT].view.page->heartbeat_ns,
+				    memory_order_relaxed);
+}
+
+bool reader_agent_retired(void)
+{
+	return atomic_load_explicit(&g.slot[READER_AGENT].view.page->retired,
+				    memory_order_relaxed);
+}
+
+void reader_switch(enum reader_page to)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	uint64_t generation = load_generation();
+	enum reader_page from = page_of(generation);
+	struct slot *old;
+
+	if (to == READER_OWN)
+		page_open(&g.slot[READER_OWN].view, &g.own, PAGE_BYTES);
+	atomic_store_explicit(&g.generation, ((generation >> 2) + 1) << 2 | (uint64_t)(to + 1),
+			      memory_order_seq_cst);
+	if (from == READER_NONE || from == to)
+		return;
+	/* A sleeper counts itself before it looks at the generation: none can be missed. */
+	old = &g.slot[from];
+	while (atomic_load_explicit(&old->sleepers, memory_order_seq_cst)) {
+		futex_wake(&old->view.page->level_word, process_mask());
+		futex_wake(&old->view.page->publish_word, process_mask());
+		nanosleep(&pause, NULL);
+	}
+}
+
+enum reader_page reader_current(void)
+{
+	return page_of(load_generation());
+}
+
+int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
+{
+	uint64_t generation = atomic_load_explicit(&g.generation, memory_order_acquire), after;
+	int r;
+
+	for (int tries = 0; tries < PAGE_READ_TRIES; tries++) {
+		enum reader_page on = page_of(generation);
+
+		if (on == READER_NONE)
+			return -ENODATA;
+		r = page_read(&g.slot[on].view, ret_state, ret_ext);
+		atomic_thread_fence(memory_order_acquire);
+		after = atomic_load_explicit(&g.generation, memory_order_acquire);
+		if (after == generation)
+			return r;
+		generation = after;
+	}
+	return -EAGAIN;
+}
+
+static bool is_new(pn_memwatch_wait_t what, const pn_mem_state *seen, const pn_mem_state *now)
+{
+	return what == PN_WAIT_LEVEL ? now->level != seen->level : now->seq != seen->seq;
+}
+
+/*
+ * One round: 1 with *ret_now when there is something new; 0 to go round again; or -errno. The
+ * word is read before the snapshot, so that a publish in between ends the sleep at once.
+ */
+static int wait_round(struct slot *slot, uint64_t generation, pn_memwatch_wait_t what,
+		      const pn_mem_state *seen, uint64_t deadline_ns, pn_mem_state *ret_now)
+{
+	const struct page *page = slot->view.page;
+	const _Atomic uint32_t *word = what == PN_WAIT_LEVEL ? &page->level_word
+							     : &page->publish_word;
+	uint32_t expected = atomic_load_explicit(word, memory_order_acquire);
+	int r;
+
+	if (load_generation() != generation)
+		return 0;
+	r = reader_read(ret_now, NULL);
+	if (r)
+		return r == -EAGAIN ? 0 : -ESHUTDOWN;
+	if (is_new(what, seen, ret_now))
+		return 1;
+	r = futex_wait(word, expected, process_mask(), deadline_ns);
+	return r == -ETIMEDOUT ? r : 0;
+}
+
+int reader_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t deadline_ns,
+		pn_mem_state *ret)
+{
+	pn_mem_state base, now;
+	int r;
+
+	if (seen) {
+		base = *seen;
+	} else {
+		r = reader_read(&base, NULL);
+		if (r)
+			return r;
+	}
+	r = reader_current() == READER_NONE ? -ENODATA : 0;
+	while (!r) {
+		uint64_t generation = load_generation();
+		enum reader_page on = page_of(generation);
+		struct slot *slot;
+
+		if (on == READER_NONE)
+			return -ESHUTDOWN;
+		slot = &g.slot[on];
+		atomic_fetch_add_explicit(&slot->sleepers, 1, memory_order_seq_cst);
+		r = wait_round(slot, generation, what, &base, deadline_ns, &now);
+		atomic_fetch_sub_explicit(&slot->sleepers, 1, memory_order_seq_cst);
+	}
+	if (r < 0)
+		return r;
+	if (ret)
+		*ret = now;
+	return 0;
+}
+
+void reader_after_fork(void)
+{
+	atomic_store_explicit(&g.generation, 0, memory_order_relaxed);
+	for (int i = 0; i < 2; i++)
+		atomic_store_explicit(&g.slot[i].sleepers, 0, memory_order_relaxed);
+}
