@@ -123,7 +123,7 @@ static void test_dead_writer(void **unused)
 		page_publish(&s->page, &state, &ext, 0);
 		k = atomic_load(&s->page.seq) / 2;
 		atomic_store(&s->page.seq, k * 2 + 1); /* began... */
-		memset(&s->page.copy[(k + 1) % 2], 0xee, sizeof(s->page.copy[0]) / 2); /* half way */
+		memset(&s->page.copy[(k + 1) % PAGE_COPIES], 0xee, sizeof(s->page.copy[0]) / 2); /* half way */
 		assert_int_equal(page_read(&view, &state, &ext), 0);
 		assert_whole(&state, &ext);
 		assert_int_equal(state.host_total_bytes, n);
@@ -169,19 +169,28 @@ static void test_foreign_pages(void **unused)
 	*p = good;
 	p->state_bytes -= 8;
 	assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
+	/* Anything that would lead a reader out of the mapping, or to words across a boundary. */
 	for (uint32_t bad = 0; bad < 3; bad++) {
-		static const uint32_t values[] = { 4, 0xfffffff8, 3000 };
+		static const uint32_t values[] = { 4, 0xfffffff8, 2052 };
 
 		*p = good;
-		p->copy_offset[1] = values[bad];
+		p->copy_offset = (uint16_t)values[bad];
 		assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
 		*p = good;
-		p->ext_offset = values[bad] == 3000 ? 3001 : values[bad];
+		p->copy_stride = values[bad];
+		assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
+		*p = good;
+		p->ext_offset = values[bad];
 		assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
 		*p = good;
 		p->ext_bytes = values[bad];
 		assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
 	}
+	*p = good;
+	p->copy_count = 1;
+	assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
+	p->copy_count = PAGE_COPIES + 2;
+	assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
 	free(s);
 }
 
@@ -222,11 +231,18 @@ static void test_older_writer(void **unused)
 	assert_int_equal(ext.looks, 5);
 	for (int i = 0; i < PN_MEM_MAX_DIES; i++)
 		assert_int_equal(ext.die_sample_ns[i], 0);
-	/* And a later one a longer: its end is left out. */
+	/* And a later one a longer: its end is left out, and its copies are further apart. */
 	s->page.ext_bytes = sizeof(pn_mem_ext) + 64;
+	s->page.copy_stride = sizeof(struct page_payload) + 64;
+	s->page.copy_count = 2;
+	fill(&state, &ext, 6);
+	memcpy((char *)s->page.copy + s->page.copy_stride, &state, sizeof(state));
+	memcpy((char *)s->page.copy + s->page.copy_stride + s->page.ext_offset, &ext, sizeof(ext));
+	atomic_store(&s->page.seq, 2 * 5);
 	assert_int_equal(page_open(&view, &s->page, PAGE_BYTES), 0);
 	assert_int_equal(page_read(&view, &state, &ext), 0);
 	assert_whole(&state, &ext);
+	assert_int_equal(ext.looks, 6);
 	free(s);
 }
 

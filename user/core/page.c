@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The two-copy seqlock. See page.h. */
+/* The seqlock over several copies. See page.h. */
 #include "core/page.h"
 
 #include <errno.h>
@@ -11,8 +11,9 @@ void page_init(struct page *page)
 	page->page_bytes = PAGE_BYTES;
 	page->state_bytes = sizeof(pn_mem_state);
 	page->ext_bytes = sizeof(pn_mem_ext);
-	for (int i = 0; i < 2; i++)
-		page->copy_offset[i] = (uint32_t)offsetof(struct page, copy[i]);
+	page->copy_count = PAGE_COPIES;
+	page->copy_offset = (uint16_t)offsetof(struct page, copy);
+	page->copy_stride = sizeof(struct page_payload);
 	page->ext_offset = (uint32_t)offsetof(struct page_payload, ext);
 	page->magic = PAGE_MAGIC;
 }
@@ -60,11 +61,11 @@ void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
 {
 	uint64_t seq = atomic_load_explicit(&page->seq, memory_order_relaxed);
 	uint64_t k = seq / 2, next = k + 1;
-	struct page_payload *copy = &page->copy[next % 2];
+	struct page_payload *copy = &page->copy[next % PAGE_COPIES];
 
-	/* A jump keeps the parity of k, by which readers find the copy. */
+	/* A jump keeps k % PAGE_COPIES, by which readers find the copy. */
 	if (min_seq / 2 > next)
-		next = min_seq / 2 + (min_seq / 2 + next) % 2;
+		next += (min_seq / 2 - next + PAGE_COPIES - 1) / PAGE_COPIES * PAGE_COPIES;
 	state->seq = next * 2;
 
 	atomic_store_explicit(&page->seq, k * 2 + 1, memory_order_relaxed);
@@ -78,34 +79,31 @@ void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
 int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_bytes)
 {
 	const struct page *page = mapping;
-	uint64_t geometry = 0, ext_offset, ext_bytes;
+	uint64_t count, offset, stride, ext_offset, ext_bytes;
 
 	if (mapped_bytes < sizeof(*page) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
 	    page->state_bytes != sizeof(pn_mem_state))
 		return -EPROTO;
-	if (mapped_bytes > UINT16_MAX)
-		mapped_bytes = UINT16_MAX;
+	count = page->copy_count;
+	offset = page->copy_offset;
+	stride = page->copy_stride;
 	ext_offset = page->ext_offset;
 	ext_bytes = page->ext_bytes;
-	if (ext_offset < sizeof(pn_mem_state) || ext_offset > mapped_bytes || ext_offset % 8 ||
-	    ext_bytes > mapped_bytes || ext_bytes % 8)
+	if (count < 2 || count > 128 || count & (count - 1) || offset < offsetof(struct page, copy) ||
+	    offset / 8 > UINT8_MAX || stride / 8 > UINT16_MAX || ext_offset < sizeof(pn_mem_state) ||
+	    ext_offset > stride || ext_bytes > stride - ext_offset ||
+	    (offset | stride | ext_offset | ext_bytes) % 8 || offset + count * stride > mapped_bytes)
 		return -EPROTO;
-	for (int i = 0; i < 2; i++) {
-		uint64_t offset = page->copy_offset[i];
-
-		if (offset % 8 || offset < offsetof(struct page, copy) ||
-		    offset + ext_offset + ext_bytes > mapped_bytes)
-			return -EPROTO;
-		geometry |= offset << (16 * i);
-	}
 	/* A newer writer's extension is longer than ours: its end is not for us. */
 	if (ext_bytes > sizeof(pn_mem_ext))
 		ext_bytes = sizeof(pn_mem_ext);
-	geometry |= ext_offset << 32 | ext_bytes << 48;
 	/* Re-opened while others read, it is the same address: then it must not be written. */
 	if (ret_view->page != page)
 		ret_view->page = page;
-	atomic_store_explicit(&ret_view->geometry, geometry, memory_order_release);
+	atomic_store_explicit(&ret_view->geometry,
+			      ext_bytes / 8 | ext_offset / 8 << 16 | stride / 8 << 32 |
+				      offset / 8 << 48 | count << 56,
+			      memory_order_release);
 	return 0;
 }
 
@@ -122,22 +120,23 @@ static void force_ranges(pn_mem_state *state)
 
 int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 {
-	uint64_t geometry = atomic_load_explicit(&view->geometry, memory_order_acquire);
-	const char *base = (const char *)view->page;
-	size_t ext_offset = geometry >> 32 & 0xffff, ext_bytes = geometry >> 48;
+	const uint64_t g = atomic_load_explicit(&view->geometry, memory_order_acquire);
+	const size_t ext_bytes = (g & 0xffff) * 8, ext_offset = (g >> 16 & 0xffff) * 8;
+	const char *first = (const char *)view->page + (g >> 48 & 0xff) * 8;
+	const size_t stride = (g >> 32 & 0xffff) * 8, count = g >> 56;
 
 	for (int tries = 0; tries < PAGE_READ_TRIES; tries++) {
-		uint64_t seq = atomic_load_explicit(&view->page->seq, memory_order_acquire);
-		const char *copy = base + (geometry >> (16 * (seq / 2 % 2)) & 0xffff);
+		uint64_t seq = atomic_load_explicit(&view->page->seq, memory_order_acquire), moved;
+		const char *copy = first + (seq / 2 & (count - 1)) * stride;
 
 		if (ret_state)
 			load_words(ret_state, copy, sizeof(*ret_state));
 		if (ret_ext)
 			load_words(ret_ext, copy + ext_offset, ext_bytes);
 		atomic_thread_fence(memory_order_acquire);
-		/* Whole unless the writer has begun to fill this very copy again: 2k + 3. */
-		if (atomic_load_explicit(&view->page->seq, memory_order_relaxed) - (seq & ~1ull) >
-		    2)
+		/* Whole unless the writer has begun to fill this very copy again. */
+		moved = atomic_load_explicit(&view->page->seq, memory_order_relaxed) - (seq & ~1ull);
+		if (moved > 2 * (count - 1))
 			continue;
 		if (ret_state)
 			force_ranges(ret_state);

@@ -3,11 +3,13 @@
  * The snapshot page: layout, writer and reader of the shared memory between one publisher and any
  * number of engines.
  *
- * The SPEC's seqlock over two copies of the payload. With seq = 2k the copy k % 2 is whole; to
- * publish, the writer makes seq odd, fills the other copy, and sets seq to 2k + 2. A reader takes
- * the whole copy whatever seq is, odd or even, so a writer that dies in the middle of a publish
- * leaves readers undisturbed; only a writer that gets a full publish ahead during a read forces
- * another try. Payload words are relaxed atomics: no data race by C11.
+ * The SPEC's seqlock over several copies of the payload. With seq = 2k the copy k % PAGE_COPIES is
+ * whole; to publish, the writer makes seq odd, fills the next copy, and sets seq to 2k + 2. A
+ * reader takes the whole copy whatever seq is, odd or even, so a writer that dies in the middle of
+ * a publish leaves readers undisturbed. Two copies would do for that; with more, a reader that is
+ * slower than the writer (its cache lines are always the other CPU's) still gets through: only a
+ * writer that goes all the way round during a read forces another try. Payload words are relaxed
+ * atomics: no data race by C11.
  *
  * Sleeping on the page (futex) and making it (memfd) are left to the I/O layers.
  */
@@ -22,7 +24,8 @@
 
 #define PAGE_MAGIC 0x3147504d454d4e50ull /* "PNMEMPG1", little endian */
 #define PAGE_ABI 1
-#define PAGE_BYTES 4096u
+#define PAGE_BYTES 8192u
+#define PAGE_COPIES 4
 #define PAGE_READ_TRIES 64
 
 struct page_payload {
@@ -37,15 +40,17 @@ struct page {
 	uint32_t page_bytes;
 	uint32_t state_bytes; /* sizeof the writer's pn_mem_state */
 	uint32_t ext_bytes;   /* sizeof the writer's pn_mem_ext */
-	uint32_t copy_offset[2]; /* of the two payloads, from the start of the page */
-	uint32_t ext_offset;	 /* of the extension within a payload */
+	uint16_t copy_count;  /* a power of two */
+	uint16_t copy_offset; /* of the first payload, from the start of the page */
+	uint32_t copy_stride; /* from one payload to the next */
+	uint32_t ext_offset;  /* of the extension within a payload */
 	_Atomic uint32_t retired; /* 1: the publisher has ended and said so */
 	_Atomic uint64_t seq;
 	_Atomic uint64_t heartbeat_ns;	/* CLOCK_MONOTONIC of the last look */
 	_Atomic uint32_t level_word;	/* futex: level changes */
 	_Atomic uint32_t publish_word;	/* futex: publishes */
 	uint64_t reserved[8];
-	struct page_payload copy[2];
+	struct page_payload copy[PAGE_COPIES];
 };
 
 _Static_assert(sizeof(pn_mem_state) == 464, "pn_mem_state is ABI");
@@ -56,7 +61,7 @@ _Static_assert(offsetof(pn_mem_ext, source_ns) == 128, "pn_mem_ext is ABI");
 _Static_assert(offsetof(pn_mem_ext, die_pci) == 648, "pn_mem_ext is ABI");
 _Static_assert(offsetof(struct page, seq) == 40, "page is ABI");
 _Static_assert(offsetof(struct page, copy) == 128, "page is ABI");
-_Static_assert(sizeof(struct page) <= PAGE_BYTES, "fits in one page");
+_Static_assert(sizeof(struct page) <= PAGE_BYTES, "fits in its pages");
 _Static_assert(sizeof(atomic_uint) == 4 && ATOMIC_INT_LOCK_FREE == 2, "a futex word");
 
 /* Makes an all-zero page ready; its first snapshot is still to be published. */
@@ -77,12 +82,14 @@ void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
 uint64_t page_seq_floor(uint64_t now_ns);
 
 /*
- * A page as checked by page_open: where things are is not read from shared memory again. The four
- * 16-bit numbers are one word, so that a view can be re-opened while others read through it.
+ * A page as checked by page_open: where things are is not read from shared memory again. It is
+ * one word, so that a view can be re-opened while others read through it. Offsets and sizes are
+ * in units of 8 bytes: from the low end, 16 bits ext_bytes, 16 ext_offset, 16 copy_stride, 8
+ * copy_offset, 8 copy_count.
  */
 struct page_view {
 	const struct page *page;
-	_Atomic uint64_t geometry; /* copy 0, copy 1, ext_offset, ext_bytes: 16 bits each */
+	_Atomic uint64_t geometry;
 };
 
 /* Checks a mapping of mapped_bytes. Returns 0, -EPROTO (not a page, or of another ABI). */

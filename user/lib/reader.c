@@ -32,7 +32,7 @@ static struct {
 	_Atomic uint64_t generation; /* counter << 2 | (page + 1) */
 	struct slot slot[2];
 	void *agent_map; /* AGENT_MAP_BYTES of address space, reserved once */
-	_Alignas(PAGE_BYTES) struct page own;
+	_Alignas(4096) struct page own;
 } g;
 
 static enum reader_page page_of(uint64_t generation)
@@ -105,7 +105,7 @@ void reader_switch(enum reader_page to)
 	struct slot *old;
 
 	if (to == READER_OWN)
-		page_open(&g.slot[READER_OWN].view, &g.own, PAGE_BYTES);
+		page_open(&g.slot[READER_OWN].view, &g.own, sizeof(g.own));
 	atomic_store_explicit(&g.generation, ((generation >> 2) + 1) << 2 | (uint64_t)(to + 1),
 			      memory_order_seq_cst);
 	if (from == READER_NONE || from == to)
