@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waits for what another thread is about to do, by looking; a test that looks in vain for 30 s
+ * fails. Include after cmocka.h.
+ */
+#ifndef PNMEM_TESTS_UNTIL_H
+#define PNMEM_TESTS_UNTIL_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <time.h>
+
+#define SECOND_NS 1000000000ull
+
+static inline uint64_t test_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
+}
+
+#define until(condition)                                                                           \
+	do {                                                                                       \
+		uint64_t give_up_ns = test_now_ns() + 30 * SECOND_NS;                              \
+		while (!(condition)) {                                                             \
+			if (test_now_ns() > give_up_ns)                                            \
+				fail_msg("30 s in vain for: %s", #condition);                      \
+			sched_yield();                                                             \
+		}                                                                                  \
+	} while (0)
+
+#endif
