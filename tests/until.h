@@ -9,23 +9,16 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "host/clock.h"
 
 #define SECOND_NS 1000000000ull
 
-static inline uint64_t test_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
-}
-
 #define until(condition)                                                                           \
 	do {                                                                                       \
-		uint64_t give_up_ns = test_now_ns() + 30 * SECOND_NS;                              \
+		uint64_t give_up_ns = clock_now_ns() + 30 * SECOND_NS;                              \
 		while (!(condition)) {                                                             \
-			if (test_now_ns() > give_up_ns)                                            \
+			if (clock_now_ns() > give_up_ns)                                            \
 				fail_msg("30 s in vain for: %s", #condition);                      \
 			sched_yield();                                                             \
 		}                                                                                  \

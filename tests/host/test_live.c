@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "../skip.h"
+#include "host/clock.h"
 #include "lib/agent_proc.h"
 #include "lib/pressure.h"
 #include "pn_memwatch.h"
@@ -54,7 +55,7 @@ static void expect_source(pn_memwatch_source_t source, int limit_ms)
 /* Waits until the level is OK: what ran before this test may have left some pressure to decay. */
 static void wait_for_ok(pn_mem_state *state)
 {
-	uint64_t deadline_ns = test_now_ns() + 100 * S;
+	uint64_t deadline_ns = clock_now_ns() + 100 * S;
 
 	assert_int_equal(pn_memwatch_read(state), 0);
 	while (state->level != PN_MEM_LEVEL_OK)
@@ -85,7 +86,7 @@ static void run_pressure(const char *const args[], uint32_t want_mode, uint64_t 
 
 	reader = pressure_start_reader(&group, 200 * MIB);
 	assert_true(reader > 0);
-	start_ns = test_now_ns();
+	start_ns = clock_now_ns();
 	r = pn_memwatch_wait(PN_WAIT_LEVEL, &seen, start_ns + limit_ns, &state);
 	if (!r)
 		r = pn_memwatch_read_ext(NULL, &ext);
@@ -263,7 +264,7 @@ static void test_dies_and_fd(void **unused)
 	assert_int_equal(poll(&fd, 1, 5000), 1);
 	assert_int_equal(read(fd.fd, &count, sizeof(count)), sizeof(count));
 	pn_memwatch_set_die(3, 16ull << 30, 16ull << 30, 0);
-	assert_int_equal(pn_memwatch_wait(PN_WAIT_LEVEL, &state, test_now_ns() + 5 * S, &state), 0);
+	assert_int_equal(pn_memwatch_wait(PN_WAIT_LEVEL, &state, clock_now_ns() + 5 * S, &state), 0);
 	assert_int_equal(state.level, PN_MEM_LEVEL_OK);
 	assert_int_equal(poll(&fd, 1, 5000), 1);
 }

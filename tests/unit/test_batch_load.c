@@ -83,7 +83,7 @@ static void *crowd_main(void *arg)
 
 	__atomic_fetch_add(&crowd->answered[index], 1, __ATOMIC_SEQ_CST);
 	if (__atomic_sub_fetch(&crowd->left, 1, __ATOMIC_SEQ_CST) == 0) {
-		crowd->last_ns = test_now_ns();
+		crowd->last_ns = clock_now_ns();
 		word_wake_all(&crowd->all);
 	}
 	word_wait(&crowd->parked);
@@ -167,7 +167,7 @@ static void crowd_try(const struct act *act, struct took *best)
 	if (crowd.bs)
 		until((bs_read_stats(crowd.bs, &stats), stats.waiting == WAITERS));
 
-	start_ns = test_now_ns();
+	start_ns = clock_now_ns();
 	start_cpu_ns = thread_cpu_ns();
 	act->run(&crowd, &fake);
 	cpu_ns = thread_cpu_ns() - start_cpu_ns;
@@ -243,7 +243,7 @@ static void *race_main(void *arg)
 			sched_yield();
 		__atomic_store_n(&race->entering, round, __ATOMIC_RELEASE);
 		race->rc =
-			bs_slot_acquire(race->bs, &race->request, test_now_ns() + LOST_NS, &grant);
+			bs_slot_acquire(race->bs, &race->request, clock_now_ns() + LOST_NS, &grant);
 		if (!race->rc)
 			bs_slot_release(race->bs, grant.slot);
 		__atomic_store_n(&race->finished, round, __ATOMIC_RELEASE);
@@ -346,7 +346,7 @@ static void *stress_main(void *arg)
 
 	for (int i = 0; i < STRESS_ROUNDS; i++) {
 		int die = rand_r(&self->seed) % 4;
-		uint64_t now_ns = test_now_ns();
+		uint64_t now_ns = clock_now_ns();
 		uint64_t deadline_ns = die == 0 ? 0 : die == 1 ? now_ns + 20000 : now_ns + LOST_NS;
 		bs_grant grant;
 		int rc = bs_slot_acquire(stress->bs, NULL, deadline_ns, &grant);

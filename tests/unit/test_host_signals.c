@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "host/clock.h"
 #include "host_tree.h"
 #include "pn_host_signals.h"
 #include "../skip.h"
@@ -401,14 +402,6 @@ static void test_live_removed_group(void **state)
 	pn_host_signals_close(hs);
 }
 
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
 /* For the reader of the log; nothing depends on it. */
 static void test_print_cost(void **state)
 {
@@ -425,12 +418,12 @@ static void test_print_cost(void **state)
 
 	assert_int_equal(pn_host_signals_open(&hs, -1, -1, 0), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint64_t from_ns = clock_ns();
+		uint64_t from_ns = clock_now_ns();
 
 		for (int n = 0; n < ROUNDS; n++)
-			pn_host_signals_read(hs, cases[i].what, clock_ns(), &sample);
+			pn_host_signals_read(hs, cases[i].what, clock_now_ns(), &sample);
 		printf("# info: reading %s: %.1f us\n", cases[i].name,
-		       (double)(clock_ns() - from_ns) / ROUNDS / 1000);
+		       (double)(clock_now_ns() - from_ns) / ROUNDS / 1000);
 	}
 	pn_host_signals_close(hs);
 }

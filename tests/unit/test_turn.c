@@ -175,11 +175,11 @@ static void test_deadline(void **state)
 		u->kind = PN_TURN_DECODE;
 		u->entered = &entered;
 		if (u->deadline_ns)
-			u->deadline_ns = test_now_ns() + SECOND_NS / 100;
+			u->deadline_ns = clock_now_ns() + SECOND_NS / 100;
 		assert_int_equal(pthread_create(&u->thread, NULL, user_main, u), 0);
 		assert_int_equal(pthread_join(u->thread, NULL), 0);
 		assert_int_equal(u->rc, -ETIMEDOUT);
-		assert_true(test_now_ns() >= u->deadline_ns);
+		assert_true(clock_now_ns() >= u->deadline_ns);
 	}
 	user_queue(&last, turn, PN_TURN_PREFILL, &entered);
 	assert_int_equal(pn_turn_release(turn, ticket), 0);
@@ -295,7 +295,7 @@ static void *stress_main(void *arg)
 	for (int i = 0; i < STRESS_ROUNDS; i++) {
 		pn_turn_kind kind = (pn_turn_kind)(PN_TURN_PREFILL + rand_r(&self->seed) % 4);
 		int die = rand_r(&self->seed) % 4;
-		uint64_t now_ns = test_now_ns();
+		uint64_t now_ns = clock_now_ns();
 		uint64_t deadline_ns = die == 0   ? 0
 				       : die == 1 ? now_ns + 10000
 						  : now_ns + 20 * SECOND_NS;

@@ -8,10 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "host/cgroup.h"
+#include "host/clock.h"
 #include "host/host_file.h"
 #include "host/meminfo.h"
 #include "host/pressure.h"
@@ -207,17 +207,13 @@ void pn_host_signals_close(pn_host_signals *hs)
 int pn_host_signals_sample(pn_host_sample *ret)
 {
 	pn_host_signals *hs;
-	struct timespec now;
-	uint64_t now_ns;
 	int err;
 
 	*ret = (pn_host_sample){ .cgroup_headroom_bytes = UINT64_MAX };
 	err = pn_host_signals_open(&hs, -1, -1, 0);
 	if (err)
 		return err;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	now_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-	err = pn_host_signals_read(hs, PN_HOST_READ_ALL, now_ns, ret);
+	err = pn_host_signals_read(hs, PN_HOST_READ_ALL, clock_now_ns(), ret);
 	pn_host_signals_close(hs);
 	return err;
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #if defined(__APPLE__)
@@ -17,6 +16,7 @@
 #include <sys/sysctl.h>
 #endif
 
+#include "host/clock.h"
 #include "pn_host_signals.h"
 
 struct pn_host_signals {
@@ -117,7 +117,6 @@ void pn_host_signals_close(pn_host_signals *hs)
 int pn_host_signals_sample(pn_host_sample *ret)
 {
 	pn_host_signals *hs;
-	struct timespec now;
 	int err;
 
 	memset(ret, 0, sizeof(*ret));
@@ -125,10 +124,7 @@ int pn_host_signals_sample(pn_host_sample *ret)
 	err = pn_host_signals_open(&hs, -1, -1, -1);
 	if (err)
 		return err;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	err = pn_host_signals_read(hs, PN_HOST_READ_BYTES,
-				   (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec,
-				   ret);
+	err = pn_host_signals_read(hs, PN_HOST_READ_BYTES, clock_now_ns(), ret);
 	pn_host_signals_close(hs);
 	return err;
 }

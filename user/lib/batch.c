@@ -11,6 +11,7 @@
 
 #include "pn_batch.h"
 #include "lib/batch_source.h"
+#include "host/clock.h"
 #include "lib/waiter.h"
 
 /*
@@ -56,7 +57,7 @@ static int gate_take_slot(bs_sched *bs)
 
 	while (bs->granted_ns[slot])
 		slot++;
-	bs->granted_ns[slot] = waiter_now_ns();
+	bs->granted_ns[slot] = clock_now_ns();
 	bs->first_free = slot + 1;
 	bs->running++;
 	bs->granted++;
@@ -137,7 +138,7 @@ static void *listener_main(void *arg)
 
 	pthread_mutex_lock(&bs->lock);
 	while (!bs->stop) {
-		uint64_t now_ns = waiter_now_ns();
+		uint64_t now_ns = clock_now_ns();
 		uint64_t deadline_ns = now_ns + LISTEN_SLICE_NS;
 		uint64_t lapse_ns = bs->denied_ns + bs->source.denial_ns;
 		pn_mem_state live;
@@ -312,7 +313,7 @@ int bs_slot_acquire(bs_sched *bs, bs_request *request, uint64_t deadline_ns, bs_
 
 int bs_slot_release(bs_sched *bs, int slot)
 {
-	uint64_t now_ns = waiter_now_ns();
+	uint64_t now_ns = clock_now_ns();
 	int64_t hold_ns;
 
 	pthread_mutex_lock(&bs->lock);
@@ -342,7 +343,7 @@ int bs_notify_pressure(bs_sched *bs, int level)
 	if (level == PN_MEM_LEVEL_CRITICAL && bs->pressure_level < level)
 		bs->episode_refused = 0;
 	bs->pressure_level = level;
-	bs->denied_ns = waiter_now_ns();
+	bs->denied_ns = clock_now_ns();
 	if (gate_held(bs)) {
 		rc = listener_ensure(bs);
 		pthread_cond_signal(&bs->listener_wake);

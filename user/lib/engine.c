@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pn_engine.h: core/engine.c with the live snapshot, this process's settings and the clock. */
-#include <time.h>
-
 #include "core/engine.h"
+#include "host/clock.h"
 #include "lib/admit_settings.h"
 
 #define LOG_LINE_BYTES 192
@@ -10,11 +9,8 @@
 static void log_clamp(pn_engine *model, const struct engine_clamp *clamp, const pn_mem_state *state)
 {
 	char line[LOG_LINE_BYTES];
-	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (!engine_log_due(model, state->level,
-			    (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec))
+	if (!engine_log_due(model, state->level, clock_now_ns()))
 		return;
 	engine_clamp_line(clamp, state, line, sizeof(line));
 	model->log(model->log_arg, line);

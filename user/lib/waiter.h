@@ -35,15 +35,6 @@ struct waitlist {
 	uint32_t count;
 };
 
-/* CLOCK_MONOTONIC, nanoseconds. */
-static inline uint64_t waiter_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 static inline void waitlist_append(struct waitlist *list, struct waiter *w)
 {
 	w->next = NULL;

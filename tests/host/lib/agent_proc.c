@@ -20,18 +20,13 @@
 #define LIMIT_MS 10000
 #define ARGS_MAX 16
 
-uint64_t test_now_ns(void)
-{
-	return clock_now_ns();
-}
-
 bool test_until(bool (*cond)(void *arg), void *arg, int limit_ms)
 {
 	const struct timespec step = { .tv_nsec = 1000000 };
-	uint64_t end_ns = test_now_ns() + (uint64_t)limit_ms * 1000000;
+	uint64_t end_ns = clock_now_ns() + (uint64_t)limit_ms * 1000000;
 
 	while (!cond(arg)) {
-		if (test_now_ns() > end_ns)
+		if (clock_now_ns() > end_ns)
 			return false;
 		nanosleep(&step, NULL);
 	}

@@ -38,8 +38,6 @@ int agent_proc_log_count(const struct agent_proc *agent, const char *text);
 /* Ends it if need be and removes the folder. */
 void agent_proc_destroy(struct agent_proc *agent);
 
-uint64_t test_now_ns(void);
-
 /* Calls cond(arg) every millisecond until it is true or limit_ms have passed. */
 bool test_until(bool (*cond)(void *arg), void *arg, int limit_ms);
 
