@@ -33,27 +33,45 @@ static void store_words(uint64_t *to, const void *from, size_t bytes)
 	}
 }
 
-/* Unrolled by hand: the compiler leaves atomics as they stand, and this is the engines' hot path. */
-static void load_words(void *to, const void *shared, size_t bytes)
+/*
+ * Two words at a time, the engines' hot path. On x86-64 by one SSE load, in which each aligned
+ * word is read whole: half the instructions of two atomic loads, which the compiler never joins.
+ * ThreadSanitizer has to see the atomics.
+ */
+static inline void load_pair(char *to, const uint64_t *from)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+	typedef uint64_t pair_t __attribute__((vector_size(16), aligned(8), may_alias));
+	pair_t pair;
+
+	__asm__ volatile("movdqu %1, %0" : "=x"(pair) : "m"(*(const pair_t *)from));
+	memcpy(to, &pair, sizeof(pair));
+#else
+	uint64_t word = __atomic_load_n(from, __ATOMIC_RELAXED);
+
+	memcpy(to, &word, sizeof(word));
+	word = __atomic_load_n(from + 1, __ATOMIC_RELAXED);
+	memcpy(to + sizeof(word), &word, sizeof(word));
+#endif
+}
+
+/* Sizes are multiples of 8 bytes. */
+static inline void load_words(void *to, const void *shared, size_t bytes)
 {
 	const uint64_t *from = shared;
 	char *out = to;
 	size_t n = bytes / 8, i = 0;
 
-	for (; i + 4 <= n; i += 4) {
-		uint64_t w[4] = {
-			__atomic_load_n(from + i, __ATOMIC_RELAXED),
-			__atomic_load_n(from + i + 1, __ATOMIC_RELAXED),
-			__atomic_load_n(from + i + 2, __ATOMIC_RELAXED),
-			__atomic_load_n(from + i + 3, __ATOMIC_RELAXED),
-		};
-
-		memcpy(out + i * 8, w, sizeof(w));
+	for (; i + 8 <= n; i += 8) {
+		load_pair(out + i * 8, from + i);
+		load_pair(out + i * 8 + 16, from + i + 2);
+		load_pair(out + i * 8 + 32, from + i + 4);
+		load_pair(out + i * 8 + 48, from + i + 6);
 	}
 	for (; i < n; i++) {
 		uint64_t word = __atomic_load_n(from + i, __ATOMIC_RELAXED);
 
-		memcpy(out + i * 8, &word, 8);
+		memcpy(out + i * 8, &word, sizeof(word));
 	}
 }
 
