@@ -128,12 +128,14 @@ PN_API void pn_admit_request_ext(int n_prompt, bool kv_q4, bool gpu_resident, in
 				 pn_admit_result *out);
 
 /*
- * May a model be uploaded to die_id? weights_bytes + KV at max_ctx tokens + activation_bytes must
- * fit into the die's free bytes less PN_DIE_RESERVE_BYTES. activation_bytes is what the engine
- * keeps for activations there (pn_admit_activation_bytes(max_ctx) if it does not tile attention).
- * Admits or rejects; a reject's fit_tokens is the context that would fit.
+ * May a model be uploaded to die_id? weights_bytes + kv_bytes_per_token * max_ctx +
+ * activation_bytes must fit into the die's free bytes less PN_DIE_RESERVE_BYTES.
+ * kv_bytes_per_token is one of the two constants above, or a model's own
+ * (pn_model_kv_bytes_per_token). activation_bytes is what the engine keeps for activations there
+ * (pn_admit_activation_bytes(max_ctx) if it does not tile attention). Admits or rejects; a
+ * reject's fit_tokens is the context that would fit.
  */
-PN_API void pn_admit_model_load(uint64_t weights_bytes, int max_ctx, bool kv_q4,
+PN_API void pn_admit_model_load(uint64_t weights_bytes, int max_ctx, uint64_t kv_bytes_per_token,
 				uint64_t activation_bytes, int die_id, const pn_mem_state *state,
 				pn_admit_result *out);
 

@@ -15,6 +15,8 @@ enum {
 	CLI_OK = 0,
 	CLI_FAILED = 1,
 	CLI_USAGE = 2,
+	CLI_CAPPED = 3,   /* admit: less than was asked for */
+	CLI_REJECTED = 4, /* admit: not now */
 };
 
 /* Options of every subcommand; its own parser struct starts with this. */
@@ -38,6 +40,7 @@ int cli_stop_on_signal(void);
 int cmd_status(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_admit(int argc, char **argv);
 
 /* format.c: values as people read them. Each returns its buffer. */
 #define FORMAT_BYTES 32
@@ -49,10 +52,20 @@ const char *format_source_state(uint8_t state); /* "stale" */
 /* Comma separated names of PN_REASON_* bits, "none" for 0. */
 char *format_reasons(char *buf, size_t buf_bytes, uint32_t reasons);
 
-/* snapshot.c: a whole snapshot. */
+/* snapshot.c: a whole snapshot for people. */
 void snapshot_print(FILE *out, const pn_mem_state *state, const pn_mem_ext *ext,
 		    const char *line_end);
+/* How long ago t_ns (CLOCK_MONOTONIC) was; UINT64_MAX: it never was. */
+uint64_t snapshot_age_ns(uint64_t t_ns);
+
+/* snapshot_json.c: a whole snapshot as JSON, which the caller frees. */
 json_t *snapshot_json(const pn_mem_state *state, const pn_mem_ext *ext);
+/*
+ * Reads back what snapshot_json wrote to a file. Keys that it does not know are ignored; without
+ * host_total_bytes and host_avail_bytes it is no snapshot, the others have defaults. Returns 0
+ * or, with a message that names the key, CLI_FAILED.
+ */
+int snapshot_load(const char *path, pn_mem_state *ret_state, pn_mem_ext *ret_ext);
 /* Writes one JSON value and a newline to stdout, flushed; frees it. pretty: over several lines. */
 int json_print(json_t *value, bool pretty);
 

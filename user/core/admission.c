@@ -43,7 +43,7 @@ static uint64_t mul_ceil(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-static uint64_t kv_bytes_per_token(const struct admission_config *config, bool kv_q4)
+static uint64_t kv_cost_bytes(const struct admission_config *config, bool kv_q4)
 {
 	return kv_q4 ? config->kv_q4_bytes_per_token : config->kv_fp32_bytes_per_token;
 }
@@ -52,7 +52,7 @@ uint64_t admission_host_cost_bytes(const struct admission_config *config, int n_
 {
 	if (n_tokens <= 0)
 		return 0;
-	return add_ceil(mul_ceil(kv_bytes_per_token(config, kv_q4), (uint64_t)n_tokens),
+	return add_ceil(mul_ceil(kv_cost_bytes(config, kv_q4), (uint64_t)n_tokens),
 			activation_peak_bytes(&config->lut, n_tokens));
 }
 
@@ -289,12 +289,10 @@ void admission_request(const struct admission_config *config, int n_prompt, bool
 }
 
 void admission_model_load(const struct admission_config *config, uint64_t weights_bytes,
-			  int max_ctx, bool kv_q4, uint64_t activation_bytes, int die_id,
-			  const pn_mem_state *state, pn_admit_result *out)
+			  int max_ctx, uint64_t kv_bytes_per_token, uint64_t activation_bytes,
+			  int die_id, const pn_mem_state *state, pn_admit_result *out)
 {
-	uint64_t fixed_bytes = add_ceil(weights_bytes, activation_bytes);
-	uint64_t kv_bytes = kv_bytes_per_token(config, kv_q4);
-	uint64_t left_bytes;
+	uint64_t fixed_bytes = add_ceil(weights_bytes, activation_bytes), left_bytes;
 	struct source die;
 
 	result_begin(out, config, state);
@@ -305,13 +303,13 @@ void admission_model_load(const struct admission_config *config, uint64_t weight
 	max_ctx = max_ctx > 0 ? max_ctx : 0;
 	die = die_source(config, state, die_id, config->die_reserve_bytes);
 	out->die_id = die_id;
-	result_compared(out, &die, add_ceil(fixed_bytes, mul_ceil(kv_bytes, (uint64_t)max_ctx)));
+	result_compared(out, &die, add_ceil(fixed_bytes, mul_ceil(kv_bytes_per_token, (uint64_t)max_ctx)));
 	if (out->need_bytes <= die.have_bytes) {
 		out->fit_tokens = max_ctx;
 		return;
 	}
 	left_bytes = sub_floor(die.have_bytes, fixed_bytes);
-	if (kv_bytes == 0 || left_bytes < kv_bytes) {
+	if (kv_bytes_per_token == 0 || left_bytes < kv_bytes_per_token) {
 		result_reject(out, &die, out->need_bytes,
 			      "the die has no room for the weights and activations; free die "
 			      "memory, split the model or use smaller weights");
@@ -319,9 +317,9 @@ void admission_model_load(const struct admission_config *config, uint64_t weight
 	}
 	result_reject(out, &die, out->need_bytes,
 		      "the weights fit, the KV cache of this context does not; use a smaller "
-		      "context or Q4 KV");
+		      "context or a smaller KV type");
 	/* Below max_ctx, since max_ctx did not fit. */
-	out->fit_tokens = (int)(left_bytes / kv_bytes);
+	out->fit_tokens = (int)(left_bytes / kv_bytes_per_token);
 }
 
 void admission_model_load_die(const struct admission_config *config, uint64_t weights_slice_bytes,

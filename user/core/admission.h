@@ -42,8 +42,8 @@ void admission_request(const struct admission_config *config, int n_prompt, bool
 
 /* As pn_admit_model_load. */
 void admission_model_load(const struct admission_config *config, uint64_t weights_bytes,
-			  int max_ctx, bool kv_q4, uint64_t activation_bytes, int die_id,
-			  const pn_mem_state *state, pn_admit_result *out);
+			  int max_ctx, uint64_t kv_bytes_per_token, uint64_t activation_bytes,
+			  int die_id, const pn_mem_state *state, pn_admit_result *out);
 
 /* As pn_admit_model_load_die. */
 void admission_model_load_die(const struct admission_config *config, uint64_t weights_slice_bytes,
