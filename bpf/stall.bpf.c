@@ -96,36 +96,36 @@ static __always_inline void stall_record(const struct task_struct *task, __u64 n
 
 static __always_inline void stall_begin(const struct task_struct *task, __u32 reason)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
-	struct stall fresh = { .start_ns = now_ns, .reasons = reason };
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct stall *stall = bpf_map_lookup_elem(&stalled, &tid);
+	struct stall fresh = { .reasons = reason };
 	struct pn_event_cpu *cpu;
 
 	if (stall) {
 		if (!(stall->reasons & reason))
 			stall->reasons |= reason;
 		else if (psi_on)
-			stall->start_ns = now_ns; /* its end was missed: begin anew */
+			stall->start_ns = bpf_ktime_get_ns(); /* its end was missed: begin anew */
 		else
 			stall->depth++;
 		return;
 	}
-	if (bpf_map_update_elem(&stalled, &tid, &fresh, BPF_NOEXIST)) {
-		cpu = cpu_state();
-		if (cpu)
-			counter_add(&cpu->drops, 1);
+	stall_record(task, bpf_ktime_get_ns(), 0, true);
+	fresh.start_ns = bpf_ktime_get_ns(); /* again, to leave out what the record took */
+	if (!bpf_map_update_elem(&stalled, &tid, &fresh, BPF_NOEXIST)) {
+		counter_add(&stalled_now, 1);
 		return;
 	}
-	counter_add(&stalled_now, 1);
-	stall_record(task, now_ns, 0, true);
+	cpu = cpu_state();
+	if (cpu)
+		counter_add(&cpu->drops, 1);
 }
 
 static __always_inline void stall_end(const struct task_struct *task, __u32 reason)
 {
+	__u64 now_ns = bpf_ktime_get_ns(), start_ns;
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct stall *stall = bpf_map_lookup_elem(&stalled, &tid);
-	__u64 now_ns, start_ns;
 
 	if (!stall || !(stall->reasons & reason))
 		return; /* it began before these programs were attached */
@@ -140,7 +140,6 @@ static __always_inline void stall_end(const struct task_struct *task, __u32 reas
 	if (bpf_map_delete_elem(&stalled, &tid))
 		return;
 	counter_add(&stalled_now, -1);
-	now_ns = bpf_ktime_get_ns();
 	stall_record(task, now_ns, now_ns - start_ns, false);
 }
 

@@ -36,7 +36,7 @@ enum {
 	PN_EVENT_F_FIRST =
 		1u << 0, /* first stall after 100 ms without one (kernel threads apart) */
 	PN_EVENT_F_KTHREAD = 1u << 1, /* the task is a kernel thread: it works, nobody suffers */
-	PN_EVENT_F_WAKE = 1u << 2, /* submitted so that it wakes the agent */
+	PN_EVENT_F_WAKE = 1u << 2,    /* submitted so that it wakes the agent */
 };
 
 /* Records that are limited to one per millisecond and CPU, each kind by itself. */

@@ -77,7 +77,7 @@ typedef struct {
 	char hook[48];	  /* "fentry/psi_memstall_enter" */
 	int32_t state;	  /* PN_HOOK_* */
 	int32_t err;	  /* 0 or -errno */
-	char why[128];	  /* the likely reason of a refusal, "" otherwise */
+	char why[128];	  /* the likely reason it is not used, "" if it is or was not tried */
 } pn_hook_status;
 
 /*

@@ -36,7 +36,8 @@ struct agent {
 	struct host_source source;
 	uint8_t source_logged[8]; /* PN_SRC_*: state that the log has last told of */
 
-	struct hooks *hooks; /* NULL with --no-bpf */
+	struct hooks *hooks; /* NULL with --no-bpf; what was tried, even if nothing could be had */
+	bool hooks_live;     /* at least one of them is attached */
 	uint32_t mode;	     /* PN_MODE_*: what wakes the agent for stalls */
 	int trigger_fd;	     /* PSI trigger, -1: none */
 	uint64_t event_ns;   /* kernel record that asked for the next look, 0 none */
@@ -56,6 +57,8 @@ void agent_look(struct agent *agent, bool force);
 /* wake.c: the hooks, or the best substitute for them. 0 or -errno. */
 int wake_open(struct agent *agent);
 void wake_close(struct agent *agent);
+/* Takes along the records that did not ask to wake us. */
+void wake_drain(struct agent *agent);
 
 /* views.c: the views that engines are given. */
 int views_open(struct agent *agent);

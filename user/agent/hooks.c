@@ -114,6 +114,7 @@ struct hooks {
 	int cpu_count;              /* possible CPUs */
 	struct pn_event_cpu *cpus;  /* room for one value of each, for hooks_counters */
 	int batch_left;             /* records that hooks_consume may still take */
+	uint64_t misses;            /* as of the last hooks_refresh_misses */
 };
 
 /* ---- one image ------------------------------------------------------------------------------ */
@@ -256,6 +257,8 @@ static void hook_why(const char *name, const char *btf_path, int err, char *ret,
 {
 	bool trampoline = name_starts(name, "fentry") || name_starts(name, "fexit");
 	bool kprobe = name_starts(name, "kprobe") || name_starts(name, "kretprobe");
+	/* These are checked against the kernel's own types, whatever file CO-RE uses. */
+	bool kernel_btf = trampoline || name_starts(name, "tp_btf") || !btf_path;
 	char mode[32];
 
 	if ((err == -EPERM || err == -EACCES) && geteuid() != 0)
@@ -268,7 +271,9 @@ static void hook_why(const char *name, const char *btf_path, int err, char *ret,
 			 "/sys/kernel/security/lockdown to confirm it)");
 	else if (err == -EPERM)
 		snprintf(ret, ret_bytes, "a capability is missing, or kernel lockdown");
-	else if (!btf_path && access("/sys/kernel/btf/vmlinux", R_OK) != 0)
+	else if (btf_path && access(btf_path, R_OK) != 0)
+		snprintf(ret, ret_bytes, "the BTF file that was given cannot be read");
+	else if (kernel_btf && access("/sys/kernel/btf/vmlinux", R_OK) != 0)
 		snprintf(ret, ret_bytes, "no kernel BTF (/sys/kernel/btf/vmlinux)");
 	else if (kprobe && access("/sys/bus/event_source/devices/kprobe", F_OK) != 0)
 		snprintf(ret, ret_bytes, "kernel built without CONFIG_KPROBES");
@@ -528,7 +533,7 @@ void hooks_set_stall_wake_gap(struct hooks *hooks, uint64_t gap_ns)
 	__atomic_store_n(&hooks->image.skel->data->stall_wake_gap_ns, gap_ns, __ATOMIC_RELAXED);
 }
 
-static uint64_t recursion_misses(int program_fd)
+static uint64_t program_misses(int program_fd)
 {
 	struct bpf_prog_info info = { 0 };
 	__u32 info_bytes = sizeof(info);
@@ -536,6 +541,14 @@ static uint64_t recursion_misses(int program_fd)
 	if (bpf_obj_get_info_by_fd(program_fd, &info, &info_bytes))
 		return 0;
 	return info.recursion_misses; /* 0 before 5.12, which does not know the field */
+}
+
+void hooks_refresh_misses(struct hooks *hooks)
+{
+	hooks->misses = 0;
+	for (size_t i = 0; i < HOOK_COUNT; i++)
+		if (hooks->program_fd[i] >= 0)
+			hooks->misses += program_misses(hooks->program_fd[i]);
 }
 
 void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret)
@@ -549,9 +562,7 @@ void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret)
 	bss = hooks->image.skel->bss;
 	ret->last_stall_ns = __atomic_load_n(&bss->last_stall_ns, __ATOMIC_RELAXED);
 	ret->stalled_now = __atomic_load_n(&bss->stalled_now, __ATOMIC_RELAXED);
-	for (size_t i = 0; i < HOOK_COUNT; i++)
-		if (hooks->program_fd[i] >= 0)
-			ret->event_drops += recursion_misses(hooks->program_fd[i]);
+	ret->event_drops = hooks->misses;
 	if (bpf_map_lookup_elem(bpf_map__fd(hooks->image.skel->maps.cpus), &key, hooks->cpus))
 		return;
 	for (int cpu = 0; cpu < hooks->cpu_count; cpu++) {

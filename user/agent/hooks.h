@@ -85,7 +85,11 @@ void hooks_set_fault_gate(struct hooks *hooks, uint64_t now_ns, uint64_t min_fau
  */
 void hooks_set_stall_wake_gap(struct hooks *hooks, uint64_t gap_ns);
 
+/* The counters, at the cost of one system call; misses are as of the last refresh. */
 void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret);
+
+/* Asks the kernel for the recursion misses: one system call for each program. */
+void hooks_refresh_misses(struct hooks *hooks);
 
 /*
  * Every hook with its state, best first by subject; a hook below the one in use, or not wanted by

@@ -118,7 +118,7 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 	sd_event_source_set_time(agent->timer, next_ns / 1000);
 	sd_event_source_set_enabled(agent->timer, SD_EVENT_ONESHOT);
 
-	if (!agent->hooks)
+	if (!agent->hooks_live)
 		return;
 	fill_ns = schedule_fill_ns(in.slack_bytes,
 				   SCHEDULE_FILL_BYTES_PER_S * (uint64_t)(n_cpus > 1 ? n_cpus : 1));
@@ -136,7 +136,7 @@ void agent_look(struct agent *agent, bool force)
 	uint64_t now_ns = clock_now_ns();
 
 	agent->looks++;
-	if (agent->hooks)
+	if (agent->hooks_live)
 		hooks_counters(agent->hooks, &counters);
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
 			 counters.stall_ns, force);

@@ -103,9 +103,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct agent *agent = userdata;
 
-	/* Records that did not ask to wake us are taken along here. */
-	if (agent->hooks)
-		hooks_consume(agent->hooks);
+	wake_drain(agent);
 	agent_look(agent, false);
 	return 0;
 }

@@ -23,11 +23,21 @@ static void on_record(void *arg, const struct pn_event *event)
 		agent->event_ns = event->ts_ns;
 }
 
+void wake_drain(struct agent *agent)
+{
+	if (!agent->hooks_live)
+		return;
+	hooks_consume(agent->hooks);
+	hooks_refresh_misses(agent->hooks);
+}
+
 static int on_ring(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct agent *agent = userdata;
 
-	if (hooks_consume(agent->hooks) != 0)
+	hooks_consume(agent->hooks);
+	/* Records that did not ask for it can be there too: they change nothing. */
+	if (agent->event_ns)
 		agent_look(agent, false);
 	return 0;
 }
@@ -62,6 +72,7 @@ static int open_hooks(struct agent *agent)
 			 strerror(-r));
 		return 0;
 	}
+	agent->hooks_live = true;
 	agent->mode = hooks_stall_mode(agent->hooks);
 	return sd_event_add_io(agent->event, NULL, hooks_fd(agent->hooks), EPOLLIN, on_ring, agent);
 }

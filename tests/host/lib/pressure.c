@@ -78,6 +78,7 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
 	int err;
 
 	memset(group, 0, sizeof(*group));
+	group->file_fd = -1;
 	err = controller_find(root, sizeof(root), &group->is_v1);
 	if (err)
 		return err;
@@ -106,12 +107,12 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
 
 void pressure_group_destroy(struct pressure_group *group)
 {
-	if (!group)
+	if (!group || !group->path[0])
 		return;
-	if (group->file[0])
-		unlink(group->file);
+	if (group->file_fd >= 0)
+		close(group->file_fd);
 	/* An exited process may hold the group for a moment after it was waited for. */
-	for (int i = 0; group->path[0] && rmdir(group->path) && errno == EBUSY && i < 100; i++)
+	for (int i = 0; rmdir(group->path) && errno == EBUSY && i < 100; i++)
 		usleep(10000);
 	memset(group, 0, sizeof(*group));
 }
@@ -126,16 +127,14 @@ static int reader_file_make(struct pressure_group *group, size_t file_bytes)
 {
 	static const char block[1 << 20] = { 1 };
 	const char *dir = getenv("TMPDIR");
+	char path[256];
 	int fd, err = 0;
 
-	snprintf(group->file, sizeof(group->file), "%s/pnmem-pressure-XXXXXX",
-		 dir ? dir : "/var/tmp");
-	fd = mkostemp(group->file, O_CLOEXEC);
-	if (fd < 0) {
-		err = -errno;
-		group->file[0] = '\0';
-		return err;
-	}
+	snprintf(path, sizeof(path), "%s/pnmem-pressure-XXXXXX", dir ? dir : "/var/tmp");
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	unlink(path);
 	for (size_t done = 0; done < file_bytes && !err; done += sizeof(block))
 		if (write(fd, block, sizeof(block)) != (ssize_t)sizeof(block))
 			err = -ENOSPC;
@@ -143,7 +142,10 @@ static int reader_file_make(struct pressure_group *group, size_t file_bytes)
 		err = -errno;
 	if (!err)
 		err = -posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	close(fd);
+	if (err)
+		close(fd);
+	else
+		group->file_fd = fd;
 	return err;
 }
 
@@ -163,14 +165,13 @@ static pid_t child_start(const struct pressure_group *group)
 	return 0;
 }
 
-static void reader_run(const char *path)
+static void reader_run(int fd)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	volatile const uint8_t *bytes;
 	volatile uint8_t sink = 0;
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st))
+	if (fstat(fd, &st))
 		_exit(1);
 	bytes = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (bytes == MAP_FAILED)
@@ -185,14 +186,14 @@ pid_t pressure_start_reader(struct pressure_group *group, size_t file_bytes)
 	pid_t pid;
 	int err;
 
-	if (!group->file[0]) {
+	if (group->file_fd < 0) {
 		err = reader_file_make(group, file_bytes);
 		if (err)
 			return err;
 	}
 	pid = child_start(group);
 	if (pid == 0)
-		reader_run(group->file);
+		reader_run(group->file_fd);
 	return pid;
 }
 

@@ -13,7 +13,7 @@
 
 struct pressure_group {
 	char path[256]; /* folder of the group */
-	char file[256]; /* what the readers read, "" until there is one */
+	int file_fd;    /* what the readers read; unlinked; -1 until there is one */
 	bool is_v1;
 	size_t limit_bytes;
 };
@@ -25,7 +25,7 @@ struct pressure_group {
  */
 int pressure_group_create(struct pressure_group *group, size_t limit_bytes);
 
-/* Removes the group and its file; kill its processes first. NULL and half-built are allowed. */
+/* Removes the group and its file; kill its processes first. NULL and zeroed are allowed. */
 void pressure_group_destroy(struct pressure_group *group);
 
 /* Moves the calling process into the group. Returns 0 or -errno. */

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The BPF programs and their loader on the running kernel: every program is loaded here or
+ * refused for a reason that can be checked, and real stalls, an OOM kill and page faults give the
+ * records and counts that they should. Other programs may stall at the same time, so figures of
+ * the whole machine are compared with the kernel's own, never with what this test did.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../skip.h"
+#include "agent/hooks.h"
+#include "lib/pressure.h"
+
+#define MIB       (1024 * 1024ul)
+#define MS_NS     1000000ull
+#define HOOKS_MAX 32
+
+#define HOST_PRESSURE "/proc/pressure/memory"
+
+static uint64_t clock_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+/* What hooks_consume has delivered. */
+struct seen {
+	uint64_t count[PN_EVENT_KIND_COUNT];
+	uint64_t firsts;
+	uint64_t bad;          /* records that break their own format */
+	uint64_t sleeps_ended; /* times the descriptor ended a poll */
+	uint32_t want_pid;     /* the process that the rest is about, 0: any */
+	uint64_t of_pid[PN_EVENT_KIND_COUNT];
+	struct pn_event last[PN_EVENT_KIND_COUNT];
+};
+
+static void seen_add(void *arg, const struct pn_event *event)
+{
+	struct seen *seen = arg;
+
+	if (event->kind == 0 || event->kind >= PN_EVENT_KIND_COUNT ||
+	    event->size != sizeof(*event) || event->ts_ns > clock_now_ns()) {
+		seen->bad++;
+		return;
+	}
+	seen->count[event->kind]++;
+	if (event->flags & PN_EVENT_F_FIRST)
+		seen->firsts++;
+	if (seen->want_pid && event->pid != seen->want_pid)
+		return;
+	seen->of_pid[event->kind]++;
+	seen->last[event->kind] = *event;
+}
+
+/* total= of the "some" line in ns; false without PSI. */
+static bool psi_some_total_ns(uint64_t *ret)
+{
+	FILE *file = fopen(HOST_PRESSURE, "re");
+	unsigned long long total_us;
+	bool ok;
+
+	if (!file)
+		return false;
+	ok = fscanf(file, "some avg10=%*f avg60=%*f avg300=%*f total=%llu", &total_us) == 1;
+	fclose(file);
+	if (ok)
+		*ret = total_us * 1000;
+	return ok;
+}
+
+static const char *mode_name(uint32_t mode)
+{
+	return mode == PN_MODE_FENTRY       ? "fentry"
+	       : mode == PN_MODE_KPROBE     ? "kprobe"
+	       : mode == PN_MODE_TRACEPOINT ? "tracepoint"
+					    : "none";
+}
+
+/* What a test holds; given back by teardown also when it fails or skips. */
+static struct seen seen;
+static struct hooks *hooks;
+static struct pressure_group group;
+static pid_t reader;
+
+static void close_hooks(void)
+{
+	hooks_close(hooks);
+	hooks = NULL;
+}
+
+static void open_hooks(uint32_t mode)
+{
+	struct hooks_options options = { .best_stall_mode = mode };
+
+	close_hooks();
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(hooks_open(&hooks, &options, seen_add, &seen), 0);
+}
+
+static void create_group(void)
+{
+	int err = pressure_group_create(&group, 40 * MIB);
+
+	if (err)
+		skip_because("no memory cgroup can be made: %s", strerror(-err));
+}
+
+static void start_reader(void)
+{
+	reader = pressure_start_reader(&group, 200 * MIB);
+	assert_true(reader > 0);
+}
+
+static void stop_reader(void)
+{
+	pressure_stop(reader);
+	reader = 0;
+}
+
+static int teardown(void **state)
+{
+	stop_reader();
+	close_hooks();
+	pressure_group_destroy(&group);
+	return 0;
+}
+
+/* Consumes until *counter is not 0 or the time is over; counts how often the descriptor woke it. */
+static void consume_until(const uint64_t *counter, uint64_t limit_ms)
+{
+	uint64_t end_ns = clock_now_ns() + limit_ms * MS_NS;
+	struct pollfd pollfd = { .fd = hooks_fd(hooks), .events = POLLIN };
+
+	for (;;) {
+		uint64_t now_ns = clock_now_ns();
+
+		assert_true(hooks_consume(hooks) >= 0);
+		if (now_ns >= end_ns || (counter && *counter))
+			return;
+		if (poll(&pollfd, 1, (end_ns - now_ns) / MS_NS + 1) > 0)
+			seen.sleeps_ended++;
+	}
+}
+
+/* ---- every program -------------------------------------------------------------------------- */
+
+static bool file_is_readable(const char *path)
+{
+	return access(path, R_OK) == 0;
+}
+
+/* The only refusals that a kernel may give to root; anything else is a fault of the programs. */
+static bool refusal_is_known(const pn_hook_status *status)
+{
+	char text[128] = "";
+	FILE *file;
+
+	if (!file_is_readable(HOST_PRESSURE) &&
+	    (strstr(status->hook, "psi_memstall") || strstr(status->hook, "sched_switch")))
+		return true; /* built without CONFIG_PSI */
+	if (strstr(status->hook, "kprobe/") || strstr(status->hook, "kretprobe/"))
+		return !file_is_readable("/sys/bus/event_source/devices/kprobe/type");
+	if (status->err != -EPERM ||
+	    (strncmp(status->hook, "fentry/", 7) != 0 && strncmp(status->hook, "fexit/", 6) != 0))
+		return false;
+	file = fopen("/sys/kernel/security/lockdown", "re");
+	if (file) {
+		if (!fgets(text, sizeof(text), file))
+			text[0] = '\0';
+		fclose(file);
+	}
+	return strstr(text, "[none]") == NULL;
+}
+
+static void test_every_program(void **state)
+{
+	static const uint32_t modes[] = { PN_MODE_FENTRY, PN_MODE_KPROBE, PN_MODE_TRACEPOINT };
+	pn_hook_status all[HOOKS_MAX] = { 0 };
+	size_t count = 0, active = 0;
+
+	for (size_t m = 0; m < sizeof(modes) / sizeof(modes[0]); m++) {
+		pn_hook_status status[HOOKS_MAX];
+
+		open_hooks(modes[m]);
+		count = hooks_report(hooks, status, HOOKS_MAX);
+		for (size_t i = 0; i < count; i++)
+			if (status[i].state != PN_HOOK_UNTRIED || !all[i].hook[0])
+				all[i] = status[i];
+	}
+	assert_true(count > 10 && count < HOOKS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		print_message("# hook: %-8s %-40s %s %d %s\n", all[i].subject, all[i].hook,
+			      all[i].state == PN_HOOK_ACTIVE    ? "active"
+			      : all[i].state == PN_HOOK_REFUSED ? "refused"
+								: "untried",
+			      all[i].err, all[i].why);
+		switch (all[i].state) {
+		case PN_HOOK_ACTIVE:
+			active++;
+			assert_int_equal(all[i].err, 0);
+			assert_string_equal(all[i].why, "");
+			break;
+		case PN_HOOK_REFUSED:
+			assert_true(all[i].err < 0);
+			assert_string_not_equal(all[i].why, "");
+			assert_true(refusal_is_known(&all[i]));
+			break;
+		default:
+			fail_msg("%s was never tried", all[i].hook);
+		}
+	}
+	assert_true(active > 0);
+}
+
+static void test_no_stall_hook(void **state)
+{
+	pn_hook_status status[HOOKS_MAX];
+	size_t count;
+
+	open_hooks(PN_MODE_PSI_TRIGGER);
+	count = hooks_report(hooks, status, HOOKS_MAX);
+	assert_int_equal(hooks_stall_mode(hooks), PN_MODE_NONE);
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(status[i].subject, "stall") == 0)
+			assert_int_equal(status[i].state, PN_HOOK_UNTRIED);
+}
+
+static void test_nothing_to_be_had(void **state)
+{
+	struct hooks_options options = { .btf_path = "/nonexistent" };
+	pn_hook_status status[HOOKS_MAX];
+	struct hooks_counters counters;
+	size_t count;
+
+	assert_true(hooks_open(&hooks, &options, seen_add, &seen) < 0);
+	assert_non_null(hooks);
+	count = hooks_report(hooks, status, HOOKS_MAX);
+	assert_true(count > 10);
+	for (size_t i = 0; i < count; i++) {
+		assert_int_equal(status[i].state, PN_HOOK_REFUSED);
+		assert_non_null(strstr(status[i].why, "BTF file"));
+	}
+	assert_int_equal(hooks_stall_mode(hooks), PN_MODE_NONE);
+	assert_int_equal(hooks_fd(hooks), -1);
+	hooks_counters(hooks, &counters);
+	assert_int_equal(counters.events, 0);
+}
+
+/* ---- stalls, once for each rung ------------------------------------------------------------- */
+
+static void test_stalls(void **state)
+{
+	uint32_t mode = *(const uint32_t *)*state;
+	struct hooks_counters before, after;
+	uint64_t psi_before_ns = 0, psi_after_ns = 0, begin_ns, stall_ns, psi_ns;
+	bool has_psi;
+
+	create_group();
+	open_hooks(mode);
+	if (hooks_stall_mode(hooks) != mode)
+		skip_because("this kernel refuses the %s rung, see the hook lines",
+			     mode_name(mode));
+	/* Made before the clock starts, so that writing the file is not in the figures. */
+	start_reader();
+	stop_reader();
+	/* Quiet for 100 ms, so that the next stall can be a first. */
+	consume_until(NULL, 150);
+
+	memset(&seen, 0, sizeof(seen));
+	hooks_counters(hooks, &before);
+	has_psi = psi_some_total_ns(&psi_before_ns);
+	begin_ns = clock_now_ns();
+	start_reader();
+	seen.want_pid = reader;
+	consume_until(&seen.of_pid[PN_EVENT_STALL], 20000);
+	assert_true(seen.of_pid[PN_EVENT_STALL] > 0);
+	consume_until(NULL, 2000);
+	stop_reader();
+	psi_some_total_ns(&psi_after_ns);
+	hooks_counters(hooks, &after);
+	consume_until(NULL, 0);
+
+	stall_ns = after.stall_ns - before.stall_ns;
+	psi_ns = psi_after_ns - psi_before_ns;
+	print_message("# %s: %llu stalls, %llu us, psi some %llu us, %llu STALL %llu END "
+		      "%llu RECLAIM, %llu drops, stalled now %lld\n",
+		      mode_name(mode), (unsigned long long)(after.stalls - before.stalls),
+		      (unsigned long long)stall_ns / 1000, (unsigned long long)psi_ns / 1000,
+		      (unsigned long long)seen.count[PN_EVENT_STALL],
+		      (unsigned long long)seen.count[PN_EVENT_STALL_END],
+		      (unsigned long long)seen.count[PN_EVENT_RECLAIM],
+		      (unsigned long long)(after.event_drops - before.event_drops),
+		      (long long)after.stalled_now);
+
+	assert_int_equal(seen.bad, 0);
+	assert_true(seen.firsts > 0);
+	assert_true(seen.of_pid[PN_EVENT_RECLAIM] > 0);
+	assert_true(seen.of_pid[PN_EVENT_STALL_END] > 0);
+	assert_string_equal(seen.last[PN_EVENT_RECLAIM].comm, "test_hooks");
+	assert_int_not_equal(seen.last[PN_EVENT_RECLAIM].cgroup_id, 0);
+	assert_true(after.stalls - before.stalls > 10);
+	assert_true(after.last_stall_ns > begin_ns && after.last_stall_ns < clock_now_ns());
+	assert_true(stall_ns > 0);
+	/* At most a record of a kind per millisecond and CPU. */
+	assert_true(seen.count[PN_EVENT_STALL] <=
+		    (after.last_stall_ns - begin_ns) / MS_NS * sysconf(_SC_NPROCESSORS_CONF) + 100);
+	if (!has_psi)
+		return;
+	/*
+	 * PSI weighs each CPU's stalled time by how busy that CPU was: never above the sum over
+	 * tasks, and for one task as little as a CPU's share of it. File and counters are read at
+	 * slightly different moments: 20 ms and 10 %. The tracepoints see no more than what is off
+	 * the CPU or in reclaim: half must be there.
+	 */
+	if (mode == PN_MODE_TRACEPOINT)
+		assert_true(stall_ns + 20 * MS_NS >= psi_ns / 2);
+	else
+		assert_true(stall_ns + 20 * MS_NS >= psi_ns / 10 * 9);
+	assert_true(stall_ns <= psi_ns * sysconf(_SC_NPROCESSORS_ONLN) * 3 / 2 + 20 * MS_NS);
+}
+
+/* Records go on while the agent is woken by few of them. */
+static void test_stall_wake_gap(void **state)
+{
+	static const uint64_t gaps_ns[2] = { 1 * MS_NS, 400 * MS_NS };
+	uint64_t wakes[2], records[2];
+
+	create_group();
+	open_hooks(0);
+	start_reader();
+	consume_until(&seen.count[PN_EVENT_STALL], 20000);
+	for (int i = 0; i < 2; i++) {
+		hooks_set_stall_wake_gap(hooks, gaps_ns[i]);
+		consume_until(NULL, 20);
+		memset(&seen, 0, sizeof(seen));
+		consume_until(NULL, 1200);
+		wakes[i] = seen.sleeps_ended;
+		records[i] = seen.count[PN_EVENT_STALL];
+		print_message("# gap %llu ms: %llu stall records, %llu wake-ups\n",
+			      (unsigned long long)(gaps_ns[i] / MS_NS),
+			      (unsigned long long)records[i], (unsigned long long)wakes[i]);
+	}
+	stop_reader();
+	assert_true(records[1] > 20);
+	assert_true(wakes[0] > 10);
+	/* 3 for the gap; a descriptor polled while a record happens to be there counts as one. */
+	assert_true(wakes[1] * 3 < wakes[0] || wakes[1] < 10);
+}
+
+static void test_idle(void **state)
+{
+	for (int tries = 0; tries < 10; tries++) {
+		uint64_t before_ns, after_ns;
+		uint64_t total = 0;
+
+		open_hooks(0);
+		if (!psi_some_total_ns(&before_ns))
+			skip_because("no PSI here to tell whether the machine is idle");
+		consume_until(NULL, 500);
+		psi_some_total_ns(&after_ns);
+		if (after_ns != before_ns)
+			continue; /* someone else stalled */
+		for (int kind = 0; kind < PN_EVENT_KIND_COUNT; kind++)
+			total += seen.count[kind];
+		assert_int_equal(total + seen.bad, 0);
+		return;
+	}
+	skip_because("something else keeps this machine under memory pressure");
+}
+
+/* ---- OOM kill and page faults --------------------------------------------------------------- */
+
+static void test_oom_kill(void **state)
+{
+	struct hooks_counters counters;
+	pid_t pid;
+
+	create_group();
+	open_hooks(0);
+	pid = pressure_oom(&group);
+	assert_true(pid > 0);
+	seen.want_pid = pid;
+	consume_until(&seen.of_pid[PN_EVENT_OOM_KILL], 5000);
+	hooks_counters(hooks, &counters);
+	assert_int_equal(seen.of_pid[PN_EVENT_OOM_KILL], 1);
+	assert_int_equal(seen.last[PN_EVENT_OOM_KILL].tid, pid);
+	assert_string_equal(seen.last[PN_EVENT_OOM_KILL].comm, "test_hooks");
+	assert_true(counters.oom_kills >= 1);
+}
+
+/* Takes that many first-touch faults of small pages. */
+static void take_faults(size_t count)
+{
+	size_t bytes = count * 4096;
+	volatile uint8_t *pages =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(pages != MAP_FAILED);
+	madvise((void *)pages, bytes, MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < bytes; i += 4096)
+		pages[i] = 1;
+	munmap((void *)pages, bytes);
+}
+
+static void test_fault_gate(void **state)
+{
+	const uint64_t *count = &seen.count[PN_EVENT_FAULTS];
+	uint64_t look_ns;
+
+	open_hooks(0);
+	/* Not set, and set far away: nothing. */
+	take_faults(20000);
+	hooks_set_fault_gate(hooks, clock_now_ns(), 1ull << 40, 0);
+	take_faults(20000);
+	consume_until(NULL, 50);
+	assert_int_equal(*count, 0);
+
+	/* Past the gate: once, with the count. */
+	hooks_set_fault_gate(hooks, clock_now_ns(), 10000, 0);
+	take_faults(20000);
+	consume_until(count, 5000);
+	take_faults(20000);
+	consume_until(NULL, 50);
+	assert_int_equal(*count, 1);
+	assert_true(seen.last[PN_EVENT_FAULTS].value >= 10000);
+
+	/* Set again: again, and not before its time. */
+	look_ns = clock_now_ns();
+	hooks_set_fault_gate(hooks, look_ns, 64, 300 * MS_NS);
+	while (clock_now_ns() < look_ns + 350 * MS_NS)
+		take_faults(1000);
+	consume_until(NULL, 0);
+	assert_int_equal(*count, 2);
+	assert_true(seen.last[PN_EVENT_FAULTS].ts_ns >= look_ns + 300 * MS_NS);
+}
+
+/* ---- the loader's own footprint ------------------------------------------------------------- */
+
+static int open_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static unsigned long rss_kib(void)
+{
+	unsigned long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%*u %lu", &pages), 1);
+	fclose(file);
+	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void test_open_close_leaks_nothing(void **state)
+{
+	int before = open_descriptors();
+	uint64_t begin_ns = clock_now_ns();
+
+	for (int i = 0; i < 20; i++)
+		open_hooks(0);
+	close_hooks();
+	print_message("# open and close: %llu ms\n",
+		      (unsigned long long)((clock_now_ns() - begin_ns) / MS_NS / 20));
+	assert_int_equal(open_descriptors(), before);
+
+	open_hooks(0);
+	print_message("# RSS with hooks open: %lu KiB\n", rss_kib());
+	/* The agent's whole budget, which this test's process with its libraries must keep too. */
+	assert_true(rss_kib() < 12 * 1024);
+}
+
+static uint32_t stall_modes[] = { PN_MODE_FENTRY, PN_MODE_KPROBE, PN_MODE_TRACEPOINT };
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_every_program, teardown),
+		cmocka_unit_test_teardown(test_no_stall_hook, teardown),
+		cmocka_unit_test_teardown(test_nothing_to_be_had, teardown),
+		{ "test_stalls_fentry", test_stalls, NULL, teardown, &stall_modes[0] },
+		{ "test_stalls_kprobe", test_stalls, NULL, teardown, &stall_modes[1] },
+		{ "test_stalls_tracepoint", test_stalls, NULL, teardown, &stall_modes[2] },
+		cmocka_unit_test_teardown(test_stall_wake_gap, teardown),
+		cmocka_unit_test_teardown(test_idle, teardown),
+		cmocka_unit_test_teardown(test_oom_kill, teardown),
+		cmocka_unit_test_teardown(test_fault_gate, teardown),
+		cmocka_unit_test_teardown(test_open_close_leaks_nothing, teardown),
+	};
+
+	if (geteuid() != 0) {
+		printf("1..0 # SKIP not root\n# skip: test_hooks: not root\n");
+		return 0;
+	}
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
