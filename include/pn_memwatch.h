@@ -83,7 +83,8 @@ typedef struct {
 /*
  * Starts the watch: one synchronous look (or the agent's current page), then a thread, so that
  * the first pn_memwatch_read after it returns real numbers. Idempotent.
- * Returns 0, or -errno if no thread or memory could be had; a missing agent is no error.
+ * Returns 0; -errno if no thread, descriptor or memory could be had, or PN_PROCFS (/proc) cannot be
+ * opened. A missing agent is no error.
  */
 PN_API int pn_memwatch_start(void);
 
@@ -102,7 +103,8 @@ PN_API void pn_memwatch_poll_now(void);
 /*
  * Copies the current snapshot to *ret: nanoseconds, no system call, never blocks.
  * Returns 0; -ENODATA if the watch is not running; -EAGAIN if after a bounded number of tries
- * no consistent copy could be had (a publisher faster than this reader). *ret is written only on 0.
+ * no consistent copy could be had (a publisher faster than this reader): what *ret then holds is
+ * not specified, since a copy to keep it would double the cost of every read.
  */
 PN_API int pn_memwatch_read(pn_mem_state *ret);
 
@@ -126,14 +128,17 @@ PN_API int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen,
  * An eventfd (non-blocking, close-on-exec) for an engine's own event loop: it becomes readable
  * on every level change. One per process, owned by the watch, the same number until
  * pn_memwatch_stop closes it; several changes coalesce into one. The first call starts a thread
- * that sleeps until a change. Returns the descriptor or -errno (-ENODATA: not running).
+ * that sleeps until a change. Returns the descriptor or -errno (-ENODATA: not running; -EAGAIN as
+ * in pn_memwatch_read).
  */
 PN_API int pn_memwatch_fd(void);
 
 /*
  * Where the library's few messages go, one line each without a newline: a bad environment
  * variable, a change of source. The default is nowhere. Called from the watch's own thread or from
- * the caller of a function above; set it before pn_memwatch_start. fn == NULL turns it off.
+ * the caller of a function above, with the watch's lock held: it may read, but call no other
+ * function of this header, nor fork. Set it before pn_memwatch_start. fn == NULL turns it off;
+ * once this has returned, the one before is not called again.
  */
 PN_API void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg);
 

@@ -120,7 +120,11 @@ static int do_hello(struct client *client, const struct proto_header *request)
 		if (r)
 			return reply_status(client, request, r);
 	}
-	/* Fresh, so that an engine which comes from its own poll does not go back in time. */
+	/*
+	 * Fresh, so that an engine which comes from its own poll does not go back in time; nor in
+	 * seq, where other engines have kept this view since before that poll.
+	 */
+	client->view->fresh = true;
 	agent_look(agent, false);
 	return reply_packet(client, &welcome, sizeof(welcome), client->view->memfd);
 }

@@ -12,7 +12,7 @@ struct agent_view {
 	struct agent_view *next;
 	struct view view;
 	int memfd;	     /* the page, sealed against everything but our own mapping */
-	bool fresh;	     /* not published yet */
+	bool fresh;	     /* the next publish takes over from an engine's poll */
 	uint8_t logged[8];   /* as agent.source_logged, for the group's sources */
 	unsigned n_users;    /* clients that have it */
 	const void *die_owner[PN_MEM_MAX_DIES]; /* the client whose push it is */

@@ -125,7 +125,7 @@ static void merge_dies(struct verdict *v, const struct merge_input *in, pn_mem_s
 		if (die->sample_ns > newest_ns)
 			newest_ns = die->sample_ns;
 		verdict_add(v, level_from_die(die->free_bytes, die->budget_bytes),
-			    PN_REASON_DIE0 << i);
+			    (uint32_t)PN_REASON_DIE0 << i);
 	}
 	ext->source_ns[PN_SRC_DIES] = newest_ns;
 	ext->source_state[PN_SRC_DIES] = state->n_dies ? PN_SRC_OK : PN_SRC_ABSENT;

@@ -96,7 +96,8 @@ void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
 
 int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_bytes)
 {
-	const struct page *page = mapping;
+	/* Each field is read once: what was checked is what is used. */
+	const volatile struct page *page = mapping;
 	uint64_t count, offset, stride, ext_offset, ext_bytes;
 
 	if (mapped_bytes < sizeof(*page) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
@@ -116,8 +117,8 @@ int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_byt
 	if (ext_bytes > sizeof(pn_mem_ext))
 		ext_bytes = sizeof(pn_mem_ext);
 	/* Re-opened while others read, it is the same address: then it must not be written. */
-	if (ret_view->page != page)
-		ret_view->page = page;
+	if (ret_view->page != mapping)
+		ret_view->page = mapping;
 	atomic_store_explicit(&ret_view->geometry,
 			      ext_bytes / 8 | ext_offset / 8 << 16 | stride / 8 << 32 |
 				      offset / 8 << 48 | count << 56,

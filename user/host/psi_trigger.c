@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /*
@@ -22,8 +24,13 @@ static const struct {
 
 int psi_trigger_open(int procfs_fd, unsigned *ret_window_ms)
 {
+	struct statfs fs;
 	int err = -EINVAL;
 
+	if (fstatfs(procfs_fd, &fs))
+		return -errno;
+	if (fs.f_type != PROC_SUPER_MAGIC)
+		return -EOPNOTSUPP;
 	for (size_t i = 0; i < sizeof(triggers) / sizeof(triggers[0]); i++) {
 		int fd = openat(procfs_fd, "pressure/memory", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 

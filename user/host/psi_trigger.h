@@ -11,6 +11,7 @@
 /*
  * Arms one on <procfs>/pressure/memory. Poll the descriptor for POLLPRI; POLLERR means that it is
  * gone and must be closed. Returns the descriptor or -errno; *ret_window_ms is the window granted.
+ * -EOPNOTSUPP: not the kernel's procfs, where the write would only spoil a made-up file.
  */
 int psi_trigger_open(int procfs_fd, unsigned *ret_window_ms);
 

@@ -3,6 +3,7 @@
 #include "lib/link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -10,18 +11,41 @@
 #include <unistd.h>
 
 #include "core/proto.h"
+#include "host/clock.h"
 
-static int set_timeout(int sock, int timeout_ms)
+#define NS_PER_MS 1000000ull
+
+static uint64_t deadline_after(int timeout_ms)
+{
+	return clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+}
+
+/* A full backlog makes connect wait: not for ever. */
+static int limit_connect(int sock, int timeout_ms)
 {
 	struct timeval tv = {
 		.tv_sec = timeout_ms / 1000,
 		.tv_usec = timeout_ms % 1000 * 1000,
 	};
 
-	if (setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) ||
-	    setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)))
+	return setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) ? -errno : 0;
+}
+
+/* By a deadline, not SO_RCVTIMEO: an engine's profiling signals would start that anew each time. */
+static int wait_readable(int sock, uint64_t deadline_ns)
+{
+	struct pollfd fd = { .fd = sock, .events = POLLIN };
+	int n;
+
+	do {
+		uint64_t now_ns = clock_now_ns();
+
+		n = poll(&fd, 1,
+			 deadline_ns > now_ns ? (int)((deadline_ns - now_ns) / NS_PER_MS) + 1 : 0);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
 		return -errno;
-	return 0;
+	return n ? 0 : -EAGAIN;
 }
 
 /* Receives one packet and at most one descriptor with it (-1 if there is none). */
@@ -36,15 +60,14 @@ static ssize_t receive(int sock, void *buf, size_t bytes, int *ret_fd)
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = &control,
-		.msg_controllen = sizeof(control),
+		/* CMSG_SPACE has padding that a second descriptor would fit in. */
+		.msg_controllen = CMSG_LEN(sizeof(int)),
 	};
 	struct cmsghdr *cmsg;
 	ssize_t n;
 
 	*ret_fd = -1;
-	do
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	if (n < 0)
 		return -errno;
 	cmsg = CMSG_FIRSTHDR(&msg);
@@ -56,7 +79,8 @@ static ssize_t receive(int sock, void *buf, size_t bytes, int *ret_fd)
 
 /* One exchange. *ret_answered tells an agent's refusal from a broken link. */
 static int exchange(struct link *link, void *request, size_t request_bytes, uint16_t reply_type,
-		    void *reply, size_t reply_bytes, int *ret_fd, int *ret_answered)
+		    void *reply, size_t reply_bytes, uint64_t deadline_ns, int *ret_fd,
+		    int *ret_answered)
 {
 	struct proto_header *header = request;
 	ssize_t n;
@@ -65,11 +89,13 @@ static int exchange(struct link *link, void *request, size_t request_bytes, uint
 	*ret_fd = -1;
 	*ret_answered = 0;
 	header->id = ++link->next_id;
-	do
-		n = send(link->sock, request, request_bytes, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
+	/* With one request at a time there is always room. */
+	n = send(link->sock, request, request_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (n < 0)
 		return -errno;
+	r = wait_readable(link->sock, deadline_ns);
+	if (r)
+		return r;
 	n = receive(link->sock, reply, reply_bytes, ret_fd);
 	if (n == 0)
 		return -ECONNRESET;
@@ -84,6 +110,7 @@ int link_open(struct link *link, const char *socket_path, int timeout_ms, int *r
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 0);
+	uint64_t deadline_ns = deadline_after(timeout_ms);
 	struct proto_welcome welcome;
 	int memfd = -1, answered, r;
 
@@ -94,15 +121,15 @@ int link_open(struct link *link, const char *socket_path, int timeout_ms, int *r
 	link->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (link->sock < 0)
 		return -errno;
-	r = set_timeout(link->sock, timeout_ms);
+	r = limit_connect(link->sock, timeout_ms);
 	if (r)
 		goto fail;
 	if (connect(link->sock, (struct sockaddr *)&addr, sizeof(addr))) {
 		r = -errno;
 		goto fail;
 	}
-	r = exchange(link, &hello, sizeof(hello), PROTO_WELCOME, &welcome, sizeof(welcome), &memfd,
-		     &answered);
+	r = exchange(link, &hello, sizeof(hello), PROTO_WELCOME, &welcome, sizeof(welcome),
+		     deadline_ns, &memfd, &answered);
 	if (!r && memfd < 0)
 		r = -EPROTO;
 	if (r)
@@ -123,10 +150,8 @@ int link_request(struct link *link, void *request, size_t request_bytes, uint16_
 
 	if (link->sock < 0 || link->broken)
 		return -ENOTCONN;
-	r = set_timeout(link->sock, timeout_ms);
-	if (r)
-		return r;
-	r = exchange(link, request, request_bytes, reply_type, reply, reply_bytes, &fd, &answered);
+	r = exchange(link, request, request_bytes, reply_type, reply, reply_bytes,
+		     deadline_after(timeout_ms), &fd, &answered);
 	if (fd >= 0)
 		close(fd); /* none was asked for */
 	if (r && !answered) {

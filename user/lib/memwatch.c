@@ -59,7 +59,7 @@ static struct {
 
 	pthread_t relay_thread; /* wakes level_fd; exists while level_fd >= 0 */
 	int level_fd;
-	pn_mem_state relay_seen; /* as of the call that made level_fd: changes count from there */
+	pn_mem_state relay_seen; /* what the relay starts from */
 } w = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.procfs_fd = -1,
@@ -100,12 +100,16 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* One look of our own, published on our own page. first: another publisher was in use before. */
-static void own_look(bool first)
+/*
+ * One look of our own, published on our own page. first: another publisher was in use before.
+ * stall_ns: when the PSI trigger told of a stall, 0 if none did. force: whatever the pace of the
+ * pressure file, which a trigger of 10 ms or an engine that pushes its dies would outrun.
+ */
+static void own_look(bool first, uint64_t stall_ns, bool force)
 {
 	uint64_t now_ns = clock_now_ns();
 
-	host_source_look(&w.source, now_ns, 0, 0, true);
+	host_source_look(&w.source, now_ns, stall_ns, 0, force);
 	w.view.ext.mode = w.trigger_fd >= 0 ? PN_MODE_PSI_TRIGGER : PN_MODE_POLL;
 	w.view.ext.looks++;
 	view_publish(&w.view, &w.source, &w.config, now_ns, 0, first);
@@ -124,13 +128,13 @@ static void fall_back(const char *why)
 	memset(&w.view.carry.hold, 0, sizeof(w.view.carry.hold));
 	if (!reader_read(&last, NULL))
 		w.view.carry.hold.level = last.level;
-	own_look(true);
+	own_look(true, 0, true);
 	reader_switch(READER_OWN);
 	w.poll_due_ns = w.attach_due_ns = clock_now_ns();
 	say("%s: polling in this process every %d ms", why, PN_MEMWATCH_POLL_MS);
 }
 
-static int push_die(int die_id)
+static int push_die(int die_id, int timeout_ms)
 {
 	const struct die *die = &w.view.dies.die[die_id];
 	struct proto_set_die push = {
@@ -142,13 +146,25 @@ static int push_die(int die_id)
 	};
 	struct proto_header ack;
 
-	return link_request(&w.link, &push, sizeof(push), PROTO_ACK, &ack, sizeof(ack),
-			    REQUEST_TIMEOUT_MS);
+	return link_request(&w.link, &push, sizeof(push), PROTO_ACK, &ack, sizeof(ack), timeout_ms);
+}
+
+static bool agent_lost(short revents, const char **ret_why)
+{
+	/* Before the clock: a beat in between would lie in the future. */
+	uint64_t beat_ns = reader_agent_heartbeat_ns(), now_ns = clock_now_ns();
+
+	*ret_why = "the agent has gone";
+	if (w.link.broken || reader_agent_retired() || revents & (POLLRDHUP | POLLHUP | POLLERR))
+		return true;
+	*ret_why = "the agent does not beat any more";
+	return now_ns > beat_ns && now_ns - beat_ns > HEARTBEAT_LIMIT_NS;
 }
 
 /* Tries to move to the agent. Its page is complete, our dies included, before readers see it. */
 static int attach(int timeout_ms)
 {
+	const char *why;
 	int memfd, r;
 
 	w.attach_due_ns = clock_now_ns() + ATTACH_INTERVAL_NS;
@@ -157,9 +173,12 @@ static int attach(int timeout_ms)
 		return r;
 	r = reader_map_agent_page(memfd);
 	close(memfd);
+	/* Or the thread would leave a dead page at once, and come back, and leave. */
+	if (!r && agent_lost(0, &why))
+		r = -ESTALE;
 	for (int i = 0; !r && i < PN_MEM_MAX_DIES; i++)
 		if (w.view.dies.die[i].budget_bytes)
-			r = push_die(i);
+			r = push_die(i, timeout_ms);
 	if (r) {
 		link_close(&w.link);
 		return r;
@@ -169,15 +188,6 @@ static int attach(int timeout_ms)
 		say("the agent is back: attached to %s", w.socket_path);
 	reader_switch(READER_AGENT);
 	return 0;
-}
-
-static bool agent_lost(short revents, const char **ret_why)
-{
-	*ret_why = "the agent has gone";
-	if (w.link.broken || reader_agent_retired() || revents & (POLLRDHUP | POLLHUP | POLLERR))
-		return true;
-	*ret_why = "the agent does not beat any more";
-	return clock_now_ns() - reader_agent_heartbeat_ns() > HEARTBEAT_LIMIT_NS;
 }
 
 /* What the thread does after it slept, by the source it slept on. */
@@ -198,7 +208,7 @@ static void poll_tick(short revents)
 	if (now_ns >= w.attach_due_ns && !attach(ATTACH_TIMEOUT_MS))
 		return;
 	if (now_ns >= w.poll_due_ns || revents & POLLPRI)
-		own_look(false);
+		own_look(false, revents & POLLPRI ? now_ns : 0, false);
 	if (now_ns >= w.poll_due_ns)
 		w.poll_due_ns = now_ns + PN_MEMWATCH_POLL_MS * NS_PER_MS;
 }
@@ -289,18 +299,17 @@ static void fork_parent(void)
 	pthread_mutex_unlock(&w.lock);
 }
 
-/* The threads stayed in the parent: the child starts afresh, or never notices. */
+/*
+ * The threads stayed in the parent: the child starts afresh, or never notices. Also when the watch
+ * does not run: the fork may have come in the middle of a stop.
+ */
 static void fork_child(void)
 {
-	static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-
-	memcpy(&w.lock, &unlocked, sizeof(unlocked));
-	if (!w.running)
-		return;
 	w.running = false;
 	reader_after_fork();
 	close_all();
 	close_fd(&w.level_fd);
+	pthread_mutex_unlock(&w.lock);
 }
 
 static int open_dir(const char *env, const char *fallback, int *ret_fd)
@@ -409,7 +418,7 @@ void pn_memwatch_poll_now(void)
 	pthread_mutex_lock(&w.lock);
 	if (w.running) {
 		if (reader_current() != READER_AGENT)
-			own_look(false);
+			own_look(false, 0, true);
 		else if (link_request(&w.link, &ask, sizeof(ask), PROTO_ACK, &ack, sizeof(ack),
 				      REQUEST_TIMEOUT_MS) == -ENOTCONN)
 			fall_back("the agent does not answer");
@@ -425,8 +434,8 @@ void pn_memwatch_set_die(int die_id, uint64_t free_bytes, uint64_t budget_bytes,
 	if (w.running && !die_table_set(&w.view.dies, die_id, free_bytes, budget_bytes, used_bytes,
 					w.config.die_reserve_bytes, clock_now_ns())) {
 		if (reader_current() != READER_AGENT)
-			own_look(false);
-		else if (push_die(die_id) == -ENOTCONN)
+			own_look(false, 0, false);
+		else if (push_die(die_id, REQUEST_TIMEOUT_MS) == -ENOTCONN)
 			fall_back("the agent does not answer");
 	}
 	pthread_mutex_unlock(&w.lock);
@@ -456,23 +465,31 @@ int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t
 	return reader_wait(what, seen, deadline_ns, ret);
 }
 
+static int open_level_fd(void)
+{
+	int r;
+
+	if (w.level_fd >= 0)
+		return w.level_fd;
+	/* Here, not in the thread: a change before it runs must not be missed. */
+	r = reader_read(&w.relay_seen, NULL);
+	if (r)
+		return r;
+	w.level_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w.level_fd < 0)
+		return -errno;
+	r = spawn(&w.relay_thread, relay_thread, "pn_memwatch_fd");
+	if (r)
+		close_fd(&w.level_fd);
+	return r ? r : w.level_fd;
+}
+
 int pn_memwatch_fd(void)
 {
 	int r;
 
 	pthread_mutex_lock(&w.lock);
-	r = w.running ? w.level_fd : -ENODATA;
-	if (r == -1) {
-		r = w.level_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		if (r < 0)
-			r = -errno;
-		else if ((r = reader_read(&w.relay_seen, NULL)))
-			close_fd(&w.level_fd);
-		else if ((r = spawn(&w.relay_thread, relay_thread, "pn_memwatch_fd")))
-			close_fd(&w.level_fd);
-		else
-			r = w.level_fd;
-	}
+	r = w.running ? open_level_fd() : -ENODATA;
 	pthread_mutex_unlock(&w.lock);
 	return r;
 }
@@ -522,6 +539,8 @@ int pn_memwatch_hooks(pn_hook_status *ret, size_t max)
 
 void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg)
 {
+	pthread_mutex_lock(&w.lock);
 	w.log = fn;
 	w.log_arg = arg;
+	pthread_mutex_unlock(&w.lock);
 }

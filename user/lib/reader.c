@@ -182,7 +182,9 @@ int reader_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t dead
 	if (seen) {
 		base = *seen;
 	} else {
-		r = reader_read(&base, NULL);
+		do
+			r = reader_read(&base, NULL);
+		while (r == -EAGAIN);
 		if (r)
 			return r;
 	}
