@@ -29,19 +29,21 @@ base_cflags := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -pthread $(warnings) 
 lib_libs   := -pthread -lm
 agent_libs := $(shell $(PKG) --libs libbpf libsystemd 2>/dev/null) $(lib_libs)
 cli_libs   := $(shell $(PKG) --libs jansson 2>/dev/null) $(lib_libs)
+engine_libs := $(shell $(PKG) --libs libmicrohttpd jansson 2>/dev/null) $(lib_libs)
 
 core_src  := $(wildcard user/core/*.c)
 host_src  := $(wildcard user/host/*.c)
 lib_src   := $(wildcard user/lib/*.c)
 agent_src := $(wildcard user/agent/*.c)
 cli_src   := $(wildcard user/cli/*.c)
+engine_src := $(wildcard tools/engine/*.c)
 bpf_src   := $(wildcard bpf/*.bpf.c)
 headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 
 unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
 host_tests := $(patsubst tests/host/%.c,$(B)/tests/host/%,$(wildcard tests/host/test_*.c))
 fuzzers    := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c))
+tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c)) $(B)/tools/engine
 
 objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 
@@ -147,6 +149,11 @@ $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
 $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
+
+$(B)/tools/engine: $(call objs,obj,$(engine_src)) $(B)/libpnmem.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) $(engine_libs) -o $@
 
 tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \

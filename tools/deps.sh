@@ -6,7 +6,7 @@ set -eu
 
 packages=(gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libsystemd-dev libjansson-dev
 	libcmocka-dev pkg-config)
-[ "${1:-}" = test ] && packages+=(libclang-rt-14-dev)
+[ "${1:-}" = test ] && packages+=(g++ libclang-rt-14-dev libmicrohttpd-dev)
 
 missing=()
 for package in "${packages[@]}"; do
