@@ -29,6 +29,10 @@ run_command() {
 		bash -c "$command"
 		[ $? -le 1 ] # degraded without an agent
 		;;
+	*"pnmem admit"*)
+		bash -c "$command"
+		case $? in 0 | 3 | 4) ;; *) return 1 ;; esac
+		;;
 	*"make bench"*)
 		BENCH_QUICK=1 timeout 300 bash -c "$command"
 		;;
@@ -39,8 +43,9 @@ run_command() {
 }
 
 compile_block() {
-	gcc -std=c11 -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude "$1" "$build/libpnmem.a" -pthread \
-		-lm -o "$1.out"
+	gcc -std=c11 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_SOURCE -Iinclude "$1" "$build/libpnmem.a" -pthread \
+		-lm -o "$1.out" &&
+		PN_SOCKET=/nonexistent timeout 20 "$1.out" # and runs
 }
 
 # `make run`: shows a line, and Ctrl-C ends agent and picture, with nothing left behind.
