@@ -178,7 +178,8 @@ bench:
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/include/pnmem \
-		$(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/systemd/system
+		$(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/systemd/system \
+		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 755 $(B)/pnmem $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/pnmemd $(DESTDIR)$(PREFIX)/sbin/
 	install -m 644 $(headers) $(DESTDIR)$(PREFIX)/include/pnmem/
@@ -189,6 +190,8 @@ install: all
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/pnmem.pc
 	sed -e 's|@PREFIX@|$(PREFIX)|' tools/pnmemd.service.in \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/pnmemd.service
+	install -m 644 tools/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 tools/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 
 clean:
 	rm -rf $(B)

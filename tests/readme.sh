@@ -56,6 +56,16 @@ make_run() {
 	[ ! -e "$PN_SOCKET" ]
 }
 
+# Without root: the same picture, and one line on what is missing.
+make_run_without_root() {
+	[ "$(id -u)" -eq 0 ] || return 0 # then make_run above was just that
+	timeout --preserve-status -s INT 3 setpriv --reuid=65534 --regid=65534 --clear-groups \
+		tools/run.sh "$build" >"$dir/run" 2>"$dir/err"
+	cat "$dir/run" "$dir/err"
+	grep -qE '^[0-9:.]+ (OK|WATCH|TIGHT|CRITICAL) ' "$dir/run" &&
+		[ "$(grep -c 'not root' "$dir/err")" -eq 1 ]
+}
+
 first_lines() {
 	[ "$(sed -n 3p README.md | awk '{print $1, $2, $3}')" = "sudo make run" ] &&
 		[ "$(sed -n 4p README.md | awk '{print $1, $2, $3}')" = "sudo make check" ]
@@ -63,6 +73,7 @@ first_lines() {
 
 check "README opens with the two commands" first_lines
 check "make run" make_run
+check "make run without root" make_run_without_root
 while IFS= read -r command; do
 	case $command in
 	---|'') ;;

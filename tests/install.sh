@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# make install: what it puts where, and that an engine builds against it and runs.
+set -u
+. tests/tap.sh
+build=${BUILD:-build}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+install_all() {
+	local file
+	make --no-print-directory install B="$build" DESTDIR="$dir" PREFIX=/usr >"$dir/log" 2>&1 || {
+		cat "$dir/log"
+		return 1
+	}
+	for file in bin/pnmem sbin/pnmemd lib/libpnmem.so.0 lib/libpnmem.so lib/libpnmem.a \
+		lib/pkgconfig/pnmem.pc lib/systemd/system/pnmemd.service include/pnmem/pn_memwatch.h \
+		share/man/man1/pnmem.1 share/man/man8/pnmemd.8; do
+		[ -e "$dir/usr/$file" ] || { echo "no $file"; return 1; }
+	done
+	[ ! -e "$dir/usr/include/pnmem/pn_event.h" ] && ! grep -rI '@[A-Z]*@' "$dir/usr/lib"
+}
+cat >"$dir/engine.c" <<'C'
+#include <pn_memwatch.h>
+int main(void)
+{
+	pn_mem_state state;
+
+	return pn_memwatch_start() || pn_memwatch_read(&state) || !state.host_total_bytes;
+}
+C
+engine() { # extra flags for pkg-config
+	local flags
+	flags=$(PKG_CONFIG_PATH=$dir/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$dir \
+		pkg-config --cflags --libs "$@" pnmem) || return 1
+	# shellcheck disable=SC2086
+	gcc -Wall -Wextra -Werror "$dir/engine.c" $flags -o "$dir/engine" &&
+		PN_SOCKET=/nonexistent LD_LIBRARY_PATH=$dir/usr/lib "$dir/engine"
+}
+static_engine() {
+	rm "$dir/usr/lib"/libpnmem.so*
+	engine --static
+}
+man_pages() {
+	command -v man >/dev/null || { echo "# skip: man pages: no man(1)"; return 77; }
+	local page
+	for page in tools/man/*; do
+		[ -z "$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 "$page" 2>&1 >/dev/null)" ] || return 1
+	done
+}
+
+check "make install puts everything in its place" install_all
+check "an engine builds with pkg-config and runs on the shared library" engine
+check "and on the static one" static_engine
+check "man pages format without a warning" man_pages
+tap_end
