@@ -10,6 +10,7 @@
 
 #include "core/activation.h"
 #include "core/level.h"
+#include "core/u64.h"
 
 /* Time constant of avg10, and the period in which the kernel updates it. */
 #define PSI_AVG10_MS     10000.0
@@ -24,25 +25,6 @@ struct source {
 	pn_admit_check check;
 };
 
-static uint64_t sub_floor(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
-static uint64_t add_ceil(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
-static uint64_t mul_ceil(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-
-	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 static uint64_t kv_cost_bytes(const struct admission_config *config, bool kv_q4)
 {
 	return kv_q4 ? config->kv_q4_bytes_per_token : config->kv_fp32_bytes_per_token;
@@ -52,8 +34,8 @@ uint64_t admission_host_cost_bytes(const struct admission_config *config, int n_
 {
 	if (n_tokens <= 0)
 		return 0;
-	return add_ceil(mul_ceil(kv_cost_bytes(config, kv_q4), (uint64_t)n_tokens),
-			activation_peak_bytes(&config->lut, n_tokens));
+	return u64_add(u64_mul(kv_cost_bytes(config, kv_q4), (uint64_t)n_tokens),
+		       activation_peak_bytes(&config->lut, n_tokens));
 }
 
 bool admission_die_known(const pn_mem_state *state, int die_id)
@@ -71,16 +53,16 @@ static struct source host_source(const struct admission_config *config, const pn
 		.check = PN_CHECK_HOST,
 	};
 
-	host.have_bytes = sub_floor(state->host_avail_bytes, host.reserve_bytes);
-	host.at_most_bytes = sub_floor(state->host_total_bytes, host.reserve_bytes);
+	host.have_bytes = u64_sub(state->host_avail_bytes, host.reserve_bytes);
+	host.at_most_bytes = u64_sub(state->host_total_bytes, host.reserve_bytes);
 	if (config->cgroup && ext && ext->cgroup_limit_bytes) {
 		uint64_t reserve_bytes = level_cgroup_reserve_bytes(ext->cgroup_limit_bytes);
-		uint64_t have_bytes = sub_floor(ext->cgroup_headroom_bytes, reserve_bytes);
+		uint64_t have_bytes = u64_sub(ext->cgroup_headroom_bytes, reserve_bytes);
 
 		if (have_bytes < host.have_bytes)
 			return (struct source){
 				.have_bytes = have_bytes,
-				.at_most_bytes = sub_floor(ext->cgroup_limit_bytes, reserve_bytes),
+				.at_most_bytes = u64_sub(ext->cgroup_limit_bytes, reserve_bytes),
 				.reserve_bytes = reserve_bytes,
 				.check = PN_CHECK_CGROUP,
 			};
@@ -92,11 +74,11 @@ static struct source host_source(const struct admission_config *config, const pn
 static struct source die_source(const struct admission_config *config, const pn_mem_state *state,
 				int die_id, uint64_t reserve_bytes)
 {
-	uint64_t total_bytes = add_ceil(state->per_die_budget[die_id], config->die_reserve_bytes);
+	uint64_t total_bytes = u64_add(state->per_die_budget[die_id], config->die_reserve_bytes);
 
 	return (struct source){
-		.have_bytes = sub_floor(state->per_die_free[die_id], reserve_bytes),
-		.at_most_bytes = sub_floor(total_bytes, reserve_bytes),
+		.have_bytes = u64_sub(state->per_die_free[die_id], reserve_bytes),
+		.at_most_bytes = u64_sub(total_bytes, reserve_bytes),
 		.reserve_bytes = reserve_bytes,
 		.check = PN_CHECK_DIE,
 	};
@@ -292,7 +274,7 @@ void admission_model_load(const struct admission_config *config, uint64_t weight
 			  int max_ctx, uint64_t kv_bytes_per_token, uint64_t activation_bytes,
 			  int die_id, const pn_mem_state *state, pn_admit_result *out)
 {
-	uint64_t fixed_bytes = add_ceil(weights_bytes, activation_bytes), left_bytes;
+	uint64_t fixed_bytes = u64_add(weights_bytes, activation_bytes), left_bytes;
 	struct source die;
 
 	result_begin(out, config, state);
@@ -303,12 +285,13 @@ void admission_model_load(const struct admission_config *config, uint64_t weight
 	max_ctx = max_ctx > 0 ? max_ctx : 0;
 	die = die_source(config, state, die_id, config->die_reserve_bytes);
 	out->die_id = die_id;
-	result_compared(out, &die, add_ceil(fixed_bytes, mul_ceil(kv_bytes_per_token, (uint64_t)max_ctx)));
+	result_compared(out, &die,
+			u64_add(fixed_bytes, u64_mul(kv_bytes_per_token, (uint64_t)max_ctx)));
 	if (out->need_bytes <= die.have_bytes) {
 		out->fit_tokens = max_ctx;
 		return;
 	}
-	left_bytes = sub_floor(die.have_bytes, fixed_bytes);
+	left_bytes = u64_sub(die.have_bytes, fixed_bytes);
 	if (kv_bytes_per_token == 0 || left_bytes < kv_bytes_per_token) {
 		result_reject(out, &die, out->need_bytes,
 			      "the die has no room for the weights and activations; free die "
@@ -335,9 +318,9 @@ void admission_model_load_die(const struct admission_config *config, uint64_t we
 	}
 	die = die_source(config, state, die_id, 0);
 	out->die_id = die_id;
-	result_compared(out, &die,
-			add_ceil(add_ceil(weights_slice_bytes, kv_slice_bytes),
-				 PN_ADMIT_DIE_SCRATCH_BYTES));
+	result_compared(
+		out, &die,
+		u64_add(u64_add(weights_slice_bytes, kv_slice_bytes), PN_ADMIT_DIE_SCRATCH_BYTES));
 	if (out->need_bytes > die.have_bytes)
 		result_reject(out, &die, out->need_bytes,
 			      "the die has no room for its slice and scratch; free die memory or "

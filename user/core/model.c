@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/u64.h"
+
 /* Past this a byte total is refused by pn_model_split, which multiplies totals in 128 bits. */
 #define MODEL_MAX_SPLIT_BYTES (1ull << 62)
 
@@ -27,20 +29,6 @@ static const struct {
 static bool kv_type_valid(pn_kv_type type)
 {
 	return (unsigned)type < sizeof(kv_blocks) / sizeof(kv_blocks[0]);
-}
-
-static uint64_t add_saturated(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
-static uint64_t multiply_saturated(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-
-	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
 static uint64_t layer_kv_bytes_per_token(const pn_model_layer *layer, pn_kv_type type)
@@ -114,7 +102,7 @@ uint64_t pn_model_kv_bytes_per_token(const pn_model *model, pn_kv_type type)
 
 uint64_t pn_model_kv_bytes(const pn_model *model, pn_kv_type type, uint64_t n_tokens)
 {
-	return multiply_saturated(pn_model_kv_bytes_per_token(model, type), n_tokens);
+	return u64_mul(pn_model_kv_bytes_per_token(model, type), n_tokens);
 }
 
 uint64_t pn_model_state_bytes(const pn_model *model)
@@ -122,16 +110,16 @@ uint64_t pn_model_state_bytes(const pn_model *model)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < model->n_layers; i++)
-		sum = add_saturated(sum, model->layers[i].state_bytes);
+		sum = u64_add(sum, model->layers[i].state_bytes);
 	return sum;
 }
 
 uint64_t pn_model_weights_bytes(const pn_model *model)
 {
-	uint64_t sum = add_saturated(model->input_weights_bytes, model->output_weights_bytes);
+	uint64_t sum = u64_add(model->input_weights_bytes, model->output_weights_bytes);
 
 	for (uint32_t i = 0; i < model->n_layers; i++)
-		sum = add_saturated(sum, model->layers[i].weights_bytes);
+		sum = u64_add(sum, model->layers[i].weights_bytes);
 	return sum;
 }
 
@@ -169,16 +157,15 @@ static pn_model_slice split_item(const pn_model *model, uint32_t item, pn_kv_typ
 
 		cost.n_layers = 1;
 		cost.weights_bytes = layer->weights_bytes;
-		cost.kv_bytes = multiply_saturated(layer_kv_bytes_per_token(layer, type), n_tokens);
-		cost.state_bytes = multiply_saturated(layer->state_bytes, n_sequences);
+		cost.kv_bytes = u64_mul(layer_kv_bytes_per_token(layer, type), n_tokens);
+		cost.state_bytes = u64_mul(layer->state_bytes, n_sequences);
 	}
 	return cost;
 }
 
 static uint64_t slice_bytes(const pn_model_slice *slice)
 {
-	return add_saturated(add_saturated(slice->weights_bytes, slice->kv_bytes),
-			     slice->state_bytes);
+	return u64_add(u64_add(slice->weights_bytes, slice->kv_bytes), slice->state_bytes);
 }
 
 int pn_model_split(const pn_model *model, pn_kv_type type, uint64_t n_tokens, uint32_t n_sequences,
@@ -193,7 +180,7 @@ int pn_model_split(const pn_model *model, pn_kv_type type, uint64_t n_tokens, ui
 	    model->n_layers > PN_MODEL_MAX_LAYERS)
 		return -EINVAL;
 	for (unsigned d = 0; d < n_dies; d++) {
-		free_total = add_saturated(free_total, die_free_bytes ? die_free_bytes[d] : 1);
+		free_total = u64_add(free_total, die_free_bytes ? die_free_bytes[d] : 1);
 		reach[d] = free_total;
 	}
 	if (!free_total)
@@ -201,7 +188,7 @@ int pn_model_split(const pn_model *model, pn_kv_type type, uint64_t n_tokens, ui
 	for (uint32_t i = 0; i < model->n_layers + 2; i++) {
 		pn_model_slice item = split_item(model, i, type, n_tokens, n_sequences);
 
-		total = add_saturated(total, slice_bytes(&item));
+		total = u64_add(total, slice_bytes(&item));
 	}
 	if (total > MODEL_MAX_SPLIT_BYTES || free_total > MODEL_MAX_SPLIT_BYTES)
 		return -EOVERFLOW;
