@@ -43,7 +43,8 @@ headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
 host_tests := $(patsubst tests/host/%.c,$(B)/tests/host/%,$(wildcard tests/host/test_*.c))
 fuzzers    := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c)) $(B)/tools/engine
+tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c)) $(B)/tools/engine \
+	      $(B)/tools/bench
 
 objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 
@@ -150,6 +151,13 @@ $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 
 $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
 
+# Its baselines need what is inside: the agent's hooks, the page's writer.
+$(B)/tools/bench: $(call objs,obj,$(wildcard tools/bench/*.c) tests/host/lib/pressure.c \
+		  tests/host/lib/agent_proc.c user/agent/hooks.c) $(lib_objs)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) $(cli_libs) -o $@
+
 $(B)/tools/engine: $(call objs,obj,$(engine_src)) $(B)/libpnmem.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -172,7 +180,7 @@ check:
 	$(Q)tests/check $(B)
 
 bench:
-	$(Q)tools/deps.sh
+	$(Q)tools/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench
 	$(Q)$(B)/tools/bench $(B)
 
