@@ -37,6 +37,7 @@ lib_src   := $(wildcard user/lib/*.c)
 agent_src := $(wildcard user/agent/*.c)
 cli_src   := $(wildcard user/cli/*.c)
 engine_src := $(wildcard tools/engine/*.c)
+dies_src  := $(wildcard user/dies/*.c)
 bpf_src   := $(wildcard bpf/*.bpf.c)
 headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 
@@ -52,7 +53,7 @@ objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 .SECONDARY:
 .PHONY: all run check bench install clean tests
 
-all: $(B)/pnmemd $(B)/pnmem $(B)/libpnmem.so $(B)/libpnmem.a $(B)/tools/pressure
+all: $(B)/pnmemd $(B)/pnmem $(B)/pnmem-dies $(B)/libpnmem.so $(B)/libpnmem.a $(B)/tools/pressure
 
 # ---- C objects, one rule per sanitizer variant --------------------------------------------------
 # asan and tsan exist for core, host, lib and the unit tests. -Wno-tsan: gcc warns on fences.
@@ -120,6 +121,11 @@ $(B)/pnmemd: $(call objs,obj,$(agent_src) $(core_src) $(host_src))
 $(B)/pnmem: $(call objs,obj,$(cli_src)) $(B)/libpnmem.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+
+# The die sampler opens libcuda while it runs: it links libc only.
+$(B)/pnmem-dies: $(call objs,obj,$(dies_src) user/core/die_message.c)
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
 # ---- tests, fuzzers, tools ----------------------------------------------------------------------
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%
@@ -190,6 +196,7 @@ install: all
 		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 755 $(B)/pnmem $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/pnmemd $(DESTDIR)$(PREFIX)/sbin/
+	install -D -m 755 $(B)/pnmem-dies $(DESTDIR)$(PREFIX)/libexec/pnmem/pnmem-dies
 	install -m 644 $(headers) $(DESTDIR)$(PREFIX)/include/pnmem/
 	install -m 755 $(B)/libpnmem.so $(DESTDIR)$(PREFIX)/lib/libpnmem.so.0
 	ln -sf libpnmem.so.0 $(DESTDIR)$(PREFIX)/lib/libpnmem.so

@@ -22,6 +22,11 @@ bpf_includes() { includes_only bpf '"(pn_event|core_types|[a-z]+\.bpf)\.h"|<bpf/
 core_includes() { includes_only user/core "\"(core/|pn_)[a-z_]+\.h\"|$libc" && no_library user/core; }
 host_includes() { includes_only user/host "\"(core/|host/|pn_)[a-z_]+\.h\"|$libc" && no_library user/host; }
 lib_includes() { includes_only user/lib "\"(core/|host/|lib/|pn_)[a-z_]+\.h\"|$libc" && no_library user/lib; }
+dies_includes() { includes_only user/dies "\"(core/|dies/|pn_)[a-z_]+\.h\"|\"host/clock\.h\"|$libc" && no_library user/dies; }
+only_dies_calls_cuda() {
+	! grep -rnE '\b(dlopen|dlsym|cu[A-Z][A-Za-z0-9_]*) ?\(|#include "dies/' user include --include='*.[ch]' |
+		grep -v '^user/dies/'
+}
 agent_includes() { ! grep -rnE '#include "(lib|cli)/' user/agent; }
 cli_includes() { ! grep -rnE '#include "(core|host|lib|agent)/' user/cli; }
 only_hooks_sees_libbpf() { ! grep -rlE '#include <bpf/' user | grep -v '^user/agent/hooks'; }
@@ -76,6 +81,8 @@ check "bpf/ includes pn_event.h and the kernel's headers only" bpf_includes
 check "core includes include/ and itself only" core_includes
 check "host includes core and include/ only" host_includes
 check "lib includes core, host and include/ only" lib_includes
+check "dies includes core, the clock and include/ only" dies_includes
+check "only dies opens libraries and calls CUDA" only_dies_calls_cuda
 check "the agent does not include the library" agent_includes
 check "the command line includes public headers only" cli_includes
 check "only hooks.c sees libbpf" only_hooks_sees_libbpf
