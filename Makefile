@@ -134,6 +134,7 @@ $(B)/tests/unit/%: $(B)/obj/tests/unit/%
 
 # Host tests may look inside the agent (all but its main) and use the library.
 $(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host/lib/*.c)) \
+		   $(call objs,obj,tests/cuda/fake_cuda.c) \
 		   $(call objs,obj,$(filter-out user/agent/main.c,$(agent_src))) $(lib_objs)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -169,7 +170,14 @@ $(B)/tools/engine: $(call objs,obj,$(engine_src)) $(B)/libpnmem.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) $(engine_libs) -o $@
 
-tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
+# The stand-in for NVIDIA's driver library, and what tests script it with.
+fake_cuda_src := $(wildcard tests/cuda/libcuda_*.c) tests/cuda/fake_cuda.c
+$(B)/tests/libcuda.so.1: $(call objs,obj,$(fake_cuda_src))
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs $^ $(LDFLAGS) -pthread -o $@
+
+tests: all $(B)/tests/libcuda.so.1 $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 
