@@ -172,12 +172,21 @@ $(B)/tools/engine: $(call objs,obj,$(engine_src)) $(B)/libpnmem.a
 
 # The stand-in for NVIDIA's driver library, and what tests script it with.
 fake_cuda_src := $(wildcard tests/cuda/libcuda_*.c) tests/cuda/fake_cuda.c
+fake_cuda     := $(addprefix $(B)/tests/,libcuda.so.1 fake-cuda cuda-load)
 $(B)/tests/libcuda.so.1: $(call objs,obj,$(fake_cuda_src))
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs $^ $(LDFLAGS) -pthread -o $@
 
-tests: all $(B)/tests/libcuda.so.1 $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
+$(B)/tests/fake-cuda: $(call objs,obj,tests/cuda/fake_cuda_main.c tests/cuda/fake_cuda.c)
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) -o $@
+
+$(B)/tests/cuda-load: $(call objs,obj,tests/cuda/cuda_load.c)
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) -o $@
+
+tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

@@ -44,8 +44,42 @@ prototypes() {
 	return 77
 }
 
+# A CUDA program and the script, from a shell: every step is seen, and failures are told.
+load_on_the_stand_in() {
+	local dir got pci=0000:3f:00.0 gib=$((1 << 30)) status=0
+	# 12 GiB less 768 MiB of the driver's own and 74 MiB of context.
+	local free=$(((12288 - 768 - 74) << 20))
+	dir=$(mktemp -d)
+	export FAKE_CUDA=$dir/script
+	fake() { "$build/tests/fake-cuda" "$FAKE_CUDA" "$@"; }
+	load() { "$build/tests/cuda-load" "$build/tests/libcuda.so.1" "$pci" 1024; }
+	fake create 2
+	got=$(load <<<'++-' | cut -d' ' -f3-)
+	diff - <(echo "$got") <<-EOF || status=1
+		0 $free $((12 * gib))
+		$gib $((free - gib)) $((12 * gib))
+		$((2 * gib)) $((free - 2 * gib)) $((12 * gib))
+		$gib $((free - gib)) $((12 * gib))
+	EOF
+	fake set 0 other 11G
+	load <<<'+' >/dev/null 2>"$dir/err" && status=1
+	grep -q 'CUresult 2$' "$dir/err" || status=1
+	fake set 0 other 0
+	fake fail cuMemAlloc_v2 999 0 1
+	load <<<'+' >/dev/null 2>"$dir/err" && status=1
+	grep -q 'cuMemAlloc: CUresult 999$' "$dir/err" || status=1
+	load <<<'+' >/dev/null || status=1
+	[ "$(fake calls cuMemAlloc_v2)" -eq 5 ] || status=1
+	fake set 0 mode 2 && load </dev/null 2>"$dir/err" && status=1
+	grep -q 'cuCtxCreate: CUresult 46$' "$dir/err" || status=1
+	fake set 9999 mode 2 2>/dev/null && status=1
+	rm -r "$dir"
+	return $status
+}
+
 check "the stand-in exports what a driver is asked for, and nothing else" stand_in_exports
 check "the stand-in has the driver's name" stand_in_name
 check "pnmem-dies needs libc only, and links nothing of CUDA" sampler_needs_libc_only
+check "a CUDA program on the stand-in, scripted from a shell" load_on_the_stand_in
 check "prototypes are those of cuda.h" prototypes
 tap_end
