@@ -66,8 +66,8 @@ enum {
 	X(cuCtxCreate_v2, (CUcontext * ret, unsigned int flags, CUdevice device))                  \
 	X(cuCtxCreate_v3, (CUcontext * ret, CUexecAffinityParam * affinity, int n_affinity,        \
 			   unsigned int flags, CUdevice device))                                   \
-	X(cuCtxCreate_v4, (CUcontext * ret, CUctxCreateParams * params, unsigned int flags,        \
-			   CUdevice device))                                                       \
+	X(cuCtxCreate_v4,                                                                          \
+	  (CUcontext * ret, CUctxCreateParams * params, unsigned int flags, CUdevice device))      \
 	X(cuCtxDestroy_v2, (CUcontext context))
 
 #define CU_FAKE_FUNCTIONS(X)                                                                       \

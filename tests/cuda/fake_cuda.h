@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The script of the stand-in driver: a file that every process which opened build/tests/libcuda.so.1
- * maps, named by the environment variable FAKE_CUDA. A test changes what the machine is (dies,
- * modes, what others use) and what goes wrong (errors, delays, lies) while it runs, and sees what
- * was called. Memory that a process took comes back when the process ends, as with a real driver.
+ * The script of the stand-in driver: a file that every process which opened
+ * build/tests/libcuda.so.1 maps, named by the environment variable FAKE_CUDA. A test changes what
+ * the machine is (dies, modes, what others use) and what goes wrong (errors, delays, lies) while it
+ * runs, and sees what was called. Memory that a process took comes back when the process ends, as
+ * with a real driver.
  */
 #ifndef PNMEM_TESTS_FAKE_CUDA_H
 #define PNMEM_TESTS_FAKE_CUDA_H
@@ -12,12 +13,12 @@
 
 #include "fake_abi.h"
 
-#define FAKE_CUDA_ENV	"FAKE_CUDA"
-#define FAKE_MAGIC	0x454b4146u
-#define FAKE_MAX_DIES	20
-#define FAKE_MAX_PROCS	64
-#define FAKE_ANY_DIE	(-1)
-#define FAKE_ALWAYS	(-1)
+#define FAKE_CUDA_ENV    "FAKE_CUDA"
+#define FAKE_MAGIC       0x454b4146u
+#define FAKE_MAX_DIES    20
+#define FAKE_MAX_PROCS   64
+#define FAKE_ANY_DIE     (-1)
+#define FAKE_ALWAYS      (-1)
 #define FAKE_FOR_EVER_NS UINT64_MAX
 
 /* One number for each entry point: FAKE_cuInit ... */
@@ -30,9 +31,9 @@ enum fake_function {
 
 struct fake_die {
 	uint64_t total_bytes;
-	uint64_t system_bytes;	  /* the driver's own, never free */
-	uint64_t context_bytes;	  /* what each process with a context takes */
-	uint64_t other_bytes;	  /* in use by processes that this driver does not see */
+	uint64_t system_bytes;    /* the driver's own, never free */
+	uint64_t context_bytes;   /* what each process with a context takes */
+	uint64_t other_bytes;     /* in use by processes that this driver does not see */
 	uint64_t lie_free_bytes;  /* not 0: cuMemGetInfo says this is free */
 	uint64_t lie_total_bytes; /* not 0: and this in all */
 	char name[128];
@@ -47,9 +48,9 @@ struct fake_die {
 
 /* What happens to the next calls of a function. */
 struct fake_fault {
-	int32_t result;	   /* CUresult, 0: it works */
-	int32_t die;	   /* FAKE_ANY_DIE, or only for this one */
-	int64_t times;	   /* calls left, FAKE_ALWAYS; 0: no fault */
+	int32_t result;    /* CUresult, 0: it works */
+	int32_t die;       /* FAKE_ANY_DIE, or only for this one */
+	int64_t times;     /* calls left, FAKE_ALWAYS; 0: no fault */
 	uint64_t delay_ns; /* before it does anything; FAKE_FOR_EVER_NS: it never returns */
 };
 
@@ -71,7 +72,7 @@ struct fake_cuda {
 
 	/* Written by the stand-in. */
 	uint64_t calls[FAKE_FUNCTIONS];
-	uint32_t mps_joined;	  /* times cuInit found an MPS server where it was told to look */
+	uint32_t mps_joined;      /* times cuInit found an MPS server where it was told to look */
 	uint32_t mps_folder_bad;  /* times that folder was missing or not empty */
 	uint32_t bad_environment; /* times a setting was missing that a sampler must make */
 	uint32_t reserved2;

@@ -58,9 +58,9 @@ static void set(struct fake_die *die, const char *field, long long value)
 		uint64_t *bytes;
 		int32_t *number;
 	} fields[] = {
-		{ "total", &die->total_bytes, NULL },	  { "system", &die->system_bytes, NULL },
+		{ "total", &die->total_bytes, NULL },     { "system", &die->system_bytes, NULL },
 		{ "context", &die->context_bytes, NULL }, { "other", &die->other_bytes, NULL },
-		{ "lie", &die->lie_free_bytes, NULL },	  { "mode", NULL, &die->compute_mode },
+		{ "lie", &die->lie_free_bytes, NULL },    { "mode", NULL, &die->compute_mode },
 		{ "integrated", NULL, &die->integrated },
 	};
 

@@ -8,7 +8,7 @@
 #include "libcuda_state.h"
 
 #define BYTES_BITS 56
-#define PITCH	   512
+#define PITCH      512
 
 static CUresult take(unsigned long long *ret, size_t bytes, int die)
 {

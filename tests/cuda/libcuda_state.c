@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOAD(place)	     __atomic_load_n(&(place), __ATOMIC_RELAXED)
+#define LOAD(place)         __atomic_load_n(&(place), __ATOMIC_RELAXED)
 #define STORE(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELAXED)
 #define ADD(place, value)   __atomic_add_fetch(&(place), value, __ATOMIC_RELAXED)
 

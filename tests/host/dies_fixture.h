@@ -24,8 +24,8 @@
 #include "lib/dies_proc.h"
 
 #define LIBRARY "build/tests/libcuda.so.1"
-#define MIB	(1ull << 20)
-#define GIB	(1ull << 30)
+#define MIB     (1ull << 20)
+#define GIB     (1ull << 30)
 
 static char dir[64], script_path[96], mps_folder[96], mps_control[128];
 static struct fake_cuda *fake;
@@ -132,8 +132,8 @@ static inline pid_t engine_start(int device, size_t bytes, int *ret_fd)
 		cuMemAlloc_v2_fn *alloc = (cuMemAlloc_v2_fn *)dlsym(lib, "cuMemAlloc_v2");
 		CUcontext context;
 		CUdeviceptr ptr;
-		bool good = !init(0) && !create(&context, 0, device) &&
-			    (!bytes || !alloc(&ptr, bytes));
+		bool good =
+			!init(0) && !create(&context, 0, device) && (!bytes || !alloc(&ptr, bytes));
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (write(fds[1], good ? "+" : "-", 1) == 1)

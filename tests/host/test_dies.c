@@ -126,8 +126,8 @@ static void test_own_context_measured(void **state)
 	/* A try fails, as when a context is refused meanwhile: there is another. */
 	until(fake_cuda_calls(fake, FAKE_cuInit) == 1);
 	own_context(0);
-	fake_cuda_fault(fake, FAKE_cuDevicePrimaryCtxRetain, FAKE_ANY_DIE,
-			CUDA_ERROR_OUT_OF_MEMORY, 0, 1);
+	fake_cuda_fault(fake, FAKE_cuDevicePrimaryCtxRetain, FAKE_ANY_DIE, CUDA_ERROR_OUT_OF_MEMORY,
+			0, 1);
 	until(own_context(0) && own_context(1));
 	sample(die, 2);
 	for (int i = 0; i < 2; i++) {
@@ -164,6 +164,30 @@ static void test_own_context_unknown_when_busy(void **state)
 		fake->die[0].other_bytes += MIB;
 	}
 	assert_int_equal(fake_cuda_calls(fake, FAKE_cuInit), 4);
+}
+
+/* A holder that hangs delays no pass, and ends with the sampler. */
+static void test_hung_holder(void **state)
+{
+	struct die_sample die[2];
+	pid_t pid;
+	int status;
+
+	fake->n_dies = 1;
+	fake->die[0].other_bytes = 0;
+	start();
+	fake_cuda_fault(fake, FAKE_cuInit, FAKE_ANY_DIE, 0, FAKE_FOR_EVER_NS, 1);
+	sample(die, 1);
+	until(fake_cuda_calls(fake, FAKE_cuInit) == 2);
+	for (int i = 0; i < 20; i++)
+		sample(die, 1);
+	assert_int_equal(fake_cuda_calls(fake, FAKE_cuInit), 2);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	dies_proc_destroy(&sampler);
+	until((pid = waitpid(-1, &status, WNOHANG)) != 0);
+	prctl(PR_SET_CHILD_SUBREAPER, 0);
+	assert_true(pid > 0);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 /* ---- in nobody's way ----------------------------------------------------------------------- */
@@ -333,6 +357,7 @@ int main(void)
 		TEST(test_own_context_measured),
 		TEST(test_own_context_not_measured_when_short),
 		TEST(test_own_context_unknown_when_busy),
+		TEST(test_hung_holder),
 		TEST(test_mps_never_joined),
 		TEST(test_no_context_on_taken_dies),
 		TEST(test_context_given_up),

@@ -109,16 +109,15 @@ static void test_sticky_errors(void **state)
 		int result;
 		const char *name;
 	} cases[] = {
-		{ 100, "NO_DEVICE" },	       { 101, "INVALID_DEVICE" },
-		{ 214, "ECC_UNCORRECTABLE" },  { 220, "NVLINK_UNCORRECTABLE" },
-		{ 226, "CONTAINED" },	       { 700, "ILLEGAL_ADDRESS" },
-		{ 719, "LAUNCH_FAILED" },      { 802, "SYSTEM_NOT_READY" },
+		{ 100, "NO_DEVICE" },         { 101, "INVALID_DEVICE" },
+		{ 214, "ECC_UNCORRECTABLE" }, { 220, "NVLINK_UNCORRECTABLE" },
+		{ 226, "CONTAINED" },         { 700, "ILLEGAL_ADDRESS" },
+		{ 719, "LAUNCH_FAILED" },     { 802, "SYSTEM_NOT_READY" },
 		{ 999, "UNKNOWN" },
 	};
 	static const enum fake_function where[] = {
-		FAKE_cuMemGetInfo_v2,	       FAKE_cuCtxPushCurrent_v2,
-		FAKE_cuDevicePrimaryCtxRetain, FAKE_cuDeviceGetAttribute,
-		FAKE_cuDeviceGetUuid,	       FAKE_cuDeviceGet,
+		FAKE_cuMemGetInfo_v2,      FAKE_cuCtxPushCurrent_v2, FAKE_cuDevicePrimaryCtxRetain,
+		FAKE_cuDeviceGetAttribute, FAKE_cuDeviceGetUuid,     FAKE_cuDeviceGet,
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

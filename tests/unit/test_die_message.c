@@ -46,7 +46,8 @@ static int check(const struct die_message *m)
 
 static void test_good(void **state)
 {
-	struct die_message messages[] = { good_driver(), good_die(),
+	struct die_message messages[] = { good_driver(),
+					  good_die(),
 					  { .header = die_header_make(DIE_KIND_PASS_END, 9),
 					    .pass_end.duration_ns = 5 } };
 
@@ -119,7 +120,7 @@ static void test_driver_lies(void **state)
 {
 	REFUSED(good_driver, driver.state, DIE_DRIVER_ERROR + 1);
 	REFUSED(good_driver, driver.state, DIE_DRIVER_NO_DEVICE); /* with two dies */
-	REFUSED(good_driver, driver.n_dies, 0);			  /* OK without a die */
+	REFUSED(good_driver, driver.n_dies, 0);                   /* OK without a die */
 	REFUSED(good_driver, driver.n_dies, -1);
 	REFUSED(good_driver, driver.n_dies, DIE_MESSAGE_MAX_DIES + 1);
 	REFUSED(good_driver, driver.driver_version, -1);

@@ -44,10 +44,8 @@ int cuda_prepare_environment(void)
 	char mps_folder[32];
 	int fd = open_removed_folder();
 	const char *const settings[][2] = {
-		{ "CUDA_DEVICE_ORDER", "PCI_BUS_ID" },
-		{ "CUDA_MODULE_LOADING", "LAZY" },
-		{ "CUDA_FORCE_PRELOAD_LIBRARIES", "0" },
-		{ "CUDA_DISABLE_JIT", "1" },
+		{ "CUDA_DEVICE_ORDER", "PCI_BUS_ID" },     { "CUDA_MODULE_LOADING", "LAZY" },
+		{ "CUDA_FORCE_PRELOAD_LIBRARIES", "0" },   { "CUDA_DISABLE_JIT", "1" },
 		{ "CUDA_MPS_PIPE_DIRECTORY", mps_folder },
 	};
 
@@ -120,12 +118,13 @@ static const char *find_symbols(void *library, struct cuda *cuda)
 	return NULL;
 }
 
-static enum die_exit refuse(struct die_driver *driver, enum die_driver_state state,
-			    const char *why)
+static enum die_exit refuse(struct die_driver *driver, enum die_driver_state state, const char *why)
 {
 	static const enum die_exit exits[] = {
-		[DIE_DRIVER_NO_DEVICE] = DIE_EXIT_NO_DEVICE, [DIE_DRIVER_NONE] = DIE_EXIT_NO_DRIVER,
-		[DIE_DRIVER_STUB] = DIE_EXIT_STUB,	     [DIE_DRIVER_MISMATCH] = DIE_EXIT_MISMATCH,
+		[DIE_DRIVER_NO_DEVICE] = DIE_EXIT_NO_DEVICE,
+		[DIE_DRIVER_NONE] = DIE_EXIT_NO_DRIVER,
+		[DIE_DRIVER_STUB] = DIE_EXIT_STUB,
+		[DIE_DRIVER_MISMATCH] = DIE_EXIT_MISMATCH,
 		[DIE_DRIVER_ERROR] = DIE_EXIT_CUDA,
 	};
 

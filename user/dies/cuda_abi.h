@@ -61,7 +61,7 @@ enum { CU_CTX_SCHED_BLOCKING_SYNC = 4 };
 	X(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags))                    \
 	X(cuCtxPushCurrent_v2, (CUcontext context))                                                \
 	X(cuCtxPopCurrent_v2, (CUcontext * ret_context))                                           \
-	X(cuMemGetInfo_v2, (size_t * ret_free_bytes, size_t *ret_total_bytes))                     \
+	X(cuMemGetInfo_v2, (size_t * ret_free_bytes, size_t * ret_total_bytes))                    \
 	X(cuGetErrorName, (CUresult result, const char **ret_name))
 
 /* Since 11.4; it alone tells a MIG instance's UUID from its GPU's. */

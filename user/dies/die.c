@@ -65,8 +65,8 @@ static CUresult read_board(const struct cuda *cuda, struct die *die)
 	CUresult result;
 
 	die->identity.board_group = -1;
-	result = cuda->cuDeviceGetAttribute(&many, CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD,
-					    die->device);
+	result =
+		cuda->cuDeviceGetAttribute(&many, CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD, die->device);
 	if (!result && many)
 		result = cuda->cuDeviceGetAttribute(
 			&group, CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID, die->device);

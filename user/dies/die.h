@@ -14,10 +14,10 @@
 struct die {
 	CUdevice device;
 	struct die_sample identity; /* what does not change; state DIE_ERROR: not to be had */
-	CUcontext context;	    /* NULL: not held */
+	CUcontext context;          /* NULL: not held */
 	bool is_mig;
 	uint64_t own_context_bytes; /* 0: not measured; context_cost.h */
-	int cost_tries;		    /* measurements begun */
+	int cost_tries;             /* measurements begun */
 };
 
 /* Looks up n_dies devices and sorts them by PCI id; their index is their place in dies[]. */
