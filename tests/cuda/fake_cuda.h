@@ -34,6 +34,7 @@ struct fake_die {
 	uint64_t system_bytes;    /* the driver's own, never free */
 	uint64_t context_bytes;   /* what each process with a context takes */
 	uint64_t other_bytes;     /* in use by processes that this driver does not see */
+	uint64_t leak_bytes;      /* added to other_bytes with each process\'s first context */
 	uint64_t lie_free_bytes;  /* not 0: cuMemGetInfo says this is free */
 	uint64_t lie_total_bytes; /* not 0: and this in all */
 	char name[128];
@@ -51,7 +52,7 @@ struct fake_fault {
 	int32_t result;    /* CUresult, 0: it works */
 	int32_t die;       /* FAKE_ANY_DIE, or only for this one */
 	int64_t times;     /* calls left, FAKE_ALWAYS; 0: no fault */
-	uint64_t delay_ns; /* before it does anything; FAKE_FOR_EVER_NS: it never returns */
+	uint64_t delay_ns; /* before it does anything; FAKE_FOR_EVER_NS: until changed */
 };
 
 /* Slot i belongs to the process that holds a lock on byte i of the file. */

@@ -78,16 +78,20 @@ struct fake_cuda *state_fake(void)
 	return state.fake;
 }
 
-static void delay(uint64_t delay_ns)
+static void sleep_ns(uint64_t ns)
 {
-	struct timespec left = { (time_t)(delay_ns / 1000000000), (long)(delay_ns % 1000000000) };
+	struct timespec left = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
 
-	if (!delay_ns)
-		return;
-	while (delay_ns == FAKE_FOR_EVER_NS)
-		pause();
 	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
 		;
+}
+
+static void delay(const struct fake_fault *fault)
+{
+	if (LOAD(fault->delay_ns) != FAKE_FOR_EVER_NS)
+		sleep_ns(LOAD(fault->delay_ns));
+	while (LOAD(fault->delay_ns) == FAKE_FOR_EVER_NS)
+		sleep_ns(1000000);
 }
 
 /* Uses up one time of a limited fault; false if another caller had the last. */
@@ -117,7 +121,7 @@ CUresult state_enter(enum fake_function function, int die)
 	if ((only != FAKE_ANY_DIE && only != die) || !use_fault(fault))
 		return CUDA_SUCCESS;
 	result = (CUresult)LOAD(fault->result);
-	delay(LOAD(fault->delay_ns));
+	delay(fault);
 	return result;
 }
 
@@ -185,6 +189,8 @@ CUresult state_context(int die, int by)
 		if (state_free_bytes(die) < LOAD(state.fake->die[die].context_bytes))
 			return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (by > 0 && !LOAD(*contexts))
+		ADD(state.fake->die[die].other_bytes, LOAD(state.fake->die[die].leak_bytes));
 	ADD(*contexts, by);
 	return CUDA_SUCCESS;
 }

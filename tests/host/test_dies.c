@@ -94,11 +94,12 @@ static void test_requests_coalesce(void **state)
 	struct die_sample die[2];
 
 	start();
-	fake_cuda_fault(fake, FAKE_cuMemGetInfo_v2, FAKE_ANY_DIE, 0, SECOND_NS / 5, 1);
+	fake_cuda_fault(fake, FAKE_cuMemGetInfo_v2, FAKE_ANY_DIE, 0, FAKE_FOR_EVER_NS, 1);
 	dies_proc_ask(&sampler, 100);
 	until(fake_cuda_calls(fake, FAKE_cuMemGetInfo_v2) == 1);
 	for (uint64_t pass = 101; pass <= 150; pass++)
 		dies_proc_ask(&sampler, pass);
+	fake_cuda_fault(fake, FAKE_cuMemGetInfo_v2, FAKE_ANY_DIE, 0, 0, 0);
 	receive_pass(100, die, 2);
 	receive_pass(150, die, 2);
 	sample(die, 2); /* and nothing of the others comes before it */
@@ -149,21 +150,20 @@ static void test_own_context_not_measured_when_short(void **state)
 	assert_int_equal(fake_cuda_calls(fake, FAKE_cuInit), 1);
 }
 
-/* When free memory never holds still, no figure is given, and the tries end. */
+/* When free memory does not hold still, no figure is given, and the tries end. */
 static void test_own_context_unknown_when_busy(void **state)
 {
 	struct die_sample die[2];
 
 	fake->n_dies = 1;
 	fake->die[0].other_bytes = 0;
+	fake->die[0].leak_bytes = MIB;
 	start();
-	until((sample(die, 1), fake->die[0].other_bytes += MIB,
-	       fake_cuda_calls(fake, FAKE_cuDevicePrimaryCtxRetain) == 4));
-	for (int i = 0; i < 200; i++) {
+	until((sample(die, 1), fake_cuda_calls(fake, FAKE_cuDevicePrimaryCtxRetain) == 4));
+	for (int i = 0; i < 200; i++)
 		sample(die, 1);
-		fake->die[0].other_bytes += MIB;
-	}
 	assert_int_equal(fake_cuda_calls(fake, FAKE_cuInit), 4);
+	assert_true(die[0].own_context_bytes == 0);
 }
 
 /* A holder that hangs delays no pass, and ends with the sampler. */

@@ -220,10 +220,11 @@ static void test_ends_with_the_agent(void **state)
 	/* Also when that comes in the middle of a pass. */
 	start();
 	sample(die, 2);
-	fake_cuda_fault(fake, FAKE_cuMemGetInfo_v2, FAKE_ANY_DIE, 0, SECOND_NS / 10, 1);
+	fake_cuda_fault(fake, FAKE_cuMemGetInfo_v2, FAKE_ANY_DIE, 0, FAKE_FOR_EVER_NS, 1);
 	dies_proc_ask(&sampler, 1);
 	until(fake_cuda_calls(fake, FAKE_cuMemGetInfo_v2) == 3);
 	dies_proc_close(&sampler);
+	fake_cuda_fault(fake, FAKE_cuMemGetInfo_v2, FAKE_ANY_DIE, 0, 0, 0);
 	assert_int_equal(dies_proc_wait(&sampler), DIE_EXIT_CLOSED);
 }
 
