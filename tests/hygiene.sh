@@ -19,10 +19,10 @@ no_library() {
 }
 
 bpf_includes() { includes_only bpf '"(pn_event|core_types|[a-z]+\.bpf)\.h"|<bpf/|<linux/|<stdbool\.h>'; }
-core_includes() { includes_only user/core "\"(core/|pn_)[a-z_]+\.h\"|$libc" && no_library user/core; }
-host_includes() { includes_only user/host "\"(core/|host/|pn_)[a-z_]+\.h\"|$libc" && no_library user/host; }
-lib_includes() { includes_only user/lib "\"(core/|host/|lib/|pn_)[a-z_]+\.h\"|$libc" && no_library user/lib; }
-dies_includes() { includes_only user/dies "\"(core/|dies/|pn_)[a-z_]+\.h\"|\"host/clock\.h\"|$libc" && no_library user/dies; }
+core_includes() { includes_only user/core "\"(core/|pn_)[a-z0-9_]+\.h\"|$libc" && no_library user/core; }
+host_includes() { includes_only user/host "\"(core/|host/|pn_)[a-z0-9_]+\.h\"|$libc" && no_library user/host; }
+lib_includes() { includes_only user/lib "\"(core/|host/|lib/|pn_)[a-z0-9_]+\.h\"|$libc" && no_library user/lib; }
+dies_includes() { includes_only user/dies "\"(core/|dies/|pn_)[a-z0-9_]+\.h\"|\"host/clock\.h\"|$libc" && no_library user/dies; }
 only_dies_calls_cuda() {
 	! grep -rnE '\b(dlopen|dlsym|cu[A-Z][A-Za-z0-9_]*) ?\(|#include "dies/' user include --include='*.[ch]' |
 		grep -v '^user/dies/'
