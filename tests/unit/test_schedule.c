@@ -14,7 +14,7 @@
 #define GIB (1ull << 30)
 
 /* Long after boot, all quiet. */
-static const struct psi_pace quiet = { .read_ns = 99 * S, .gap_ns = PSI_PACE_STEADY_GAP_NS };
+static const struct psi_pace quiet = { .read_ns = 99 * S };
 
 static uint64_t next_ms(pn_mem_level level, uint64_t slack_bytes, uint64_t hold_ns,
 			const struct psi_pace *pace)
@@ -47,10 +47,11 @@ static void test_next_look(void **state)
 	assert_int_equal(next_ms(PN_MEM_LEVEL_TIGHT, none, 100 * S + 30 * MS, &quiet), 30);
 	assert_int_equal(next_ms(PN_MEM_LEVEL_TIGHT, none, 99 * S, &quiet), 1);
 	/* A stall just now: the next read of the pressure file is due. */
-	pace.stall_ns = 100 * S - MS;
+	psi_pace_stall(&pace, 100 * S - MS);
 	pace.read_ns = 100 * S;
-	pace.gap_ns = 6 * MS;
-	assert_int_equal(next_ms(PN_MEM_LEVEL_OK, none, none, &pace), 6);
+	assert_int_equal(next_ms(PN_MEM_LEVEL_OK, none, none, &pace), 2);
+	pace.onset_ns = 99 * S; /* it goes on */
+	assert_int_equal(next_ms(PN_MEM_LEVEL_OK, none, none, &pace), 100);
 	pace.stall_ns = 99 * S; /* long over */
 	assert_int_equal(next_ms(PN_MEM_LEVEL_OK, none, none, &pace), 2000);
 }
@@ -65,25 +66,23 @@ static void test_pace(void **state)
 	/* ...but on the first stall after quiet at once. */
 	psi_pace_stall(&pace, now);
 	assert_true(psi_pace_allows(&pace, now));
-	/* While it goes on: often at first, to see its duration; then every 100 ms at most. */
+	/* While it is young: often, to see its duration; then every 100 ms at most. */
 	for (; now < first + 10 * S; now += MS / 2) {
 		psi_pace_stall(&pace, now);
 		if (!psi_pace_allows(&pace, now))
 			continue;
+		if (reads && now < first + 50 * MS)
+			assert_int_equal(now - last_read, 2 * MS);
 		if (now >= first + S)
 			assert_true(now - last_read >= 100 * MS);
-		psi_pace_read(&pace, now);
+		pace.read_ns = now;
 		last_read = now;
 		reads++;
-		if (reads == 2)
-			assert_true(now - first <= 2 * MS);
-		if (reads == 3)
-			assert_true(now - first <= 5 * MS);
 	}
-	assert_in_range(reads, 90, 110);
+	assert_in_range(reads, 120, 140);
 	/* A pause shorter than a second is no new onset. */
 	now += 500 * MS;
-	psi_pace_read(&pace, now);
+	pace.read_ns = now;
 	psi_pace_stall(&pace, now + MS);
 	assert_false(psi_pace_allows(&pace, now + MS));
 	/* The same news again changes nothing. */

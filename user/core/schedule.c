@@ -21,20 +21,20 @@ void psi_pace_stall(struct psi_pace *pace, uint64_t stall_ns)
 	if (stall_ns <= pace->stall_ns)
 		return;
 	if (stall_ns - pace->stall_ns >= PSI_PACE_QUIET_NS)
-		pace->gap_ns = 0;
+		pace->onset_ns = stall_ns;
 	pace->stall_ns = stall_ns;
+}
+
+uint64_t psi_pace_gap_ns(const struct psi_pace *pace, uint64_t now_ns)
+{
+	if (now_ns - pace->onset_ns >= PSI_PACE_ONSET_NS)
+		return PSI_PACE_STEADY_GAP_NS;
+	return pace->read_ns < pace->onset_ns ? 0 : PSI_PACE_ONSET_GAP_NS;
 }
 
 bool psi_pace_allows(const struct psi_pace *pace, uint64_t now_ns)
 {
-	return now_ns - pace->read_ns >= pace->gap_ns;
-}
-
-void psi_pace_read(struct psi_pace *pace, uint64_t now_ns)
-{
-	pace->read_ns = now_ns;
-	pace->gap_ns = min_u64(max_u64(pace->gap_ns * 2, PSI_PACE_FIRST_GAP_NS),
-			       PSI_PACE_STEADY_GAP_NS);
+	return now_ns - pace->read_ns >= psi_pace_gap_ns(pace, now_ns);
 }
 
 uint64_t schedule_fill_ns(uint64_t slack_bytes, uint64_t bytes_per_s)
@@ -55,7 +55,7 @@ uint64_t schedule_next_look_ns(const struct schedule_input *in)
 	if (in->hold_deadline_ns != UINT64_MAX)
 		wait = min_u64(wait, in->hold_deadline_ns > now ? in->hold_deadline_ns - now : 0);
 	if (now - in->pace->stall_ns < STALL_RECENT_NS) {
-		uint64_t due = in->pace->read_ns + in->pace->gap_ns;
+		uint64_t due = in->pace->read_ns + psi_pace_gap_ns(in->pace, now);
 
 		wait = min_u64(wait, due > now ? due - now : 0);
 	}

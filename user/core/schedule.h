@@ -32,28 +32,31 @@
 #define SCHEDULE_RAISED_NS 250000000ull
 
 /*
- * Pace of reads of /proc/pressure/memory: at once on the first stall after quiet, then ever less
- * often down to every 100 ms. A read shortly after the first is needed, since at its beginning a
- * stall has no duration yet; steady fast reading would starve other programs' PSI triggers.
+ * Pace of reads of /proc/pressure/memory: at once on the first stall after quiet, often for as
+ * long as that is young, then every 100 ms at most. One read at the onset would not do: a stall
+ * that begins has no duration yet, and the level rises with the first millisecond of it. Steady
+ * fast reading would starve other programs' PSI triggers, which are in danger only around the
+ * kernel's 2 s ticks; an onset comes after a second of quiet.
  */
 struct psi_pace {
 	uint64_t read_ns;  /* last read */
-	uint64_t gap_ns;   /* least time from it to the next one */
 	uint64_t stall_ns; /* newest stall told of */
+	uint64_t onset_ns; /* first stall after quiet */
 };
 
-#define PSI_PACE_FIRST_GAP_NS	1500000ull
+#define PSI_PACE_ONSET_NS	60000000ull /* how long an onset is young */
+#define PSI_PACE_ONSET_GAP_NS	2000000ull
 #define PSI_PACE_STEADY_GAP_NS	100000000ull
 #define PSI_PACE_QUIET_NS	1000000000ull
 
 /* Tells of a stall at stall_ns (begin, end or still going on). */
 void psi_pace_stall(struct psi_pace *pace, uint64_t stall_ns);
 
-/* True if the file may be read at now_ns. */
-bool psi_pace_allows(const struct psi_pace *pace, uint64_t now_ns);
+/* Least time from one read to the next, as of now_ns. */
+uint64_t psi_pace_gap_ns(const struct psi_pace *pace, uint64_t now_ns);
 
-/* Tells of a read at now_ns. */
-void psi_pace_read(struct psi_pace *pace, uint64_t now_ns);
+/* True if the file may be read at now_ns; the reader then sets read_ns. */
+bool psi_pace_allows(const struct psi_pace *pace, uint64_t now_ns);
 
 /* What the next look depends on, after a look. */
 struct schedule_input {

@@ -34,7 +34,7 @@ void host_source_look(struct host_source *source, uint64_t now_ns, uint64_t stal
 	source->psi_was_read = force || psi_pace_allows(&source->pace, now_ns);
 	if (source->psi_was_read) {
 		what |= PN_HOST_READ_PSI;
-		psi_pace_read(&source->pace, now_ns);
+		source->pace.read_ns = now_ns;
 	}
 	pn_host_signals_read(source->signals, what, now_ns, &source->sample);
 	if (source->psi_was_read) {
