@@ -130,6 +130,12 @@ $(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka $(agent_libs) $(cli_libs) -o $@
 
+# A scripted die sampler for tests/host/test_dies.
+$(B)/tests/host/fake_dies: $(B)/obj/tests/host/fake_dies.o $(call objs,obj,user/core/die_message.c)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) -o $@
+
 $(B)/tests/json_check: $(B)/obj/tests/json_check.o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -148,7 +154,7 @@ $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 
 $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
 
-tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
+tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check $(B)/tests/host/fake_dies \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

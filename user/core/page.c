@@ -136,6 +136,16 @@ static void force_ranges(pn_mem_state *state)
 		state->level = PN_MEM_LEVEL_CRITICAL;
 }
 
+static void force_ext_ranges(pn_mem_ext *ext)
+{
+	if (ext->n_more_dies > PN_MEM_MORE_DIES)
+		ext->n_more_dies = PN_MEM_MORE_DIES;
+	for (int i = 0; i < PN_MEM_MAX_DIES; i++)
+		ext->die_pci[i][sizeof(ext->die_pci[i]) - 1] = 0;
+	for (int i = 0; i < PN_MEM_MORE_DIES; i++)
+		ext->more_die[i].pci[sizeof(ext->more_die[i].pci) - 1] = 0;
+}
+
 int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 {
 	const uint64_t g = atomic_load_explicit(&view->geometry, memory_order_acquire);
@@ -160,6 +170,8 @@ int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext 
 			force_ranges(ret_state);
 		if (ret_ext && ext_bytes < sizeof(*ret_ext))
 			memset((char *)ret_ext + ext_bytes, 0, sizeof(*ret_ext) - ext_bytes);
+		if (ret_ext)
+			force_ext_ranges(ret_ext);
 		return 0;
 	}
 	return -EAGAIN;
