@@ -35,7 +35,7 @@ host_src  := $(wildcard user/host/*.c)
 lib_src   := $(wildcard user/lib/*.c)
 agent_src := $(wildcard user/agent/*.c)
 cli_src   := $(wildcard user/cli/*.c)
-bpf_src   := $(wildcard bpf/*.bpf.c)
+bpf_src   := $(filter-out bpf/cuda.bpf.c,$(wildcard bpf/*.bpf.c))
 headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 
 unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
@@ -71,6 +71,7 @@ endef
 $(foreach v,obj asan tsan,$(eval $(call variant,$(v))))
 
 # ---- BPF: every subject linked into one object, one skeleton ------------------------------------
+# But cuda, which is loaded only where there is a GPU driver.
 # The asm/ headers of <linux/types.h> live in the multiarch folder.
 multiarch := $(shell $(CC) -print-multiarch 2>/dev/null)
 bpf_cflags := -g -O2 -target bpf -mcpu=v3 -Wall -Wextra -Wno-unused-parameter \
@@ -91,6 +92,12 @@ $(B)/bpf/pnmem.skel.h: $(B)/bpf/pnmem.linked.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name pnmem_bpf > $@
 
+$(B)/bpf/cuda.skel.h: $(B)/bpf/cuda.bpf.o
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name cuda_bpf > $@
+
+$(B)/obj/user/agent/cuda_hooks.o: $(B)/bpf/cuda.skel.h
+$(B)/obj/user/agent/cuda_hooks.o: base_cflags += -I$(B)/bpf
 $(B)/obj/user/agent/hooks.o: $(B)/bpf/pnmem.skel.h
 $(B)/obj/user/agent/hooks.o: base_cflags += -I$(B)/bpf
 
@@ -136,6 +143,12 @@ $(B)/tests/host/fake_dies: $(B)/obj/tests/host/fake_dies.o $(call objs,obj,user/
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
+# Something to probe for tests/host/test_cuda.
+$(B)/tests/host/fake/libcuda.so.1: $(B)/obj/tests/host/fake_libcuda.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -Wl,-soname,libcuda.so.1 $^ $(LDFLAGS) -o $@
+
 $(B)/tests/json_check: $(B)/obj/tests/json_check.o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -155,6 +168,7 @@ $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
 
 tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check $(B)/tests/host/fake_dies \
+       $(B)/tests/host/fake/libcuda.so.1 \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

@@ -24,7 +24,7 @@ host_includes() { includes_only user/host "\"(core/|host/|pn_)[a-z_]+\.h\"|$libc
 lib_includes() { includes_only user/lib "\"(core/|host/|lib/|pn_)[a-z_]+\.h\"|$libc" && no_library user/lib; }
 agent_includes() { ! grep -rnE '#include "(lib|cli)/' user/agent; }
 cli_includes() { ! grep -rnE '#include "(core|host|lib|agent)/' user/cli; }
-only_hooks_sees_libbpf() { ! grep -rlE '#include <bpf/' user | grep -v '^user/agent/hooks'; }
+only_hooks_sees_libbpf() { ! grep -rlE '#include <bpf/' user | grep -vE '^user/agent/(cuda_)?hooks'; }
 core_is_pure() {
 	! grep -nE '(^|[^>._a-z])(malloc|calloc|realloc|free|clock_gettime|getenv|open|read|write|printf)\(' \
 		user/core/*.c
@@ -78,7 +78,7 @@ check "host includes core and include/ only" host_includes
 check "lib includes core, host and include/ only" lib_includes
 check "the agent does not include the library" agent_includes
 check "the command line includes public headers only" cli_includes
-check "only hooks.c sees libbpf" only_hooks_sees_libbpf
+check "only hooks.c and cuda_hooks.c see libbpf" only_hooks_sees_libbpf
 check "core does no I/O, no malloc, reads no clock" core_is_pure
 check "libpnmem exports pn_ and bs_ only, and needs neither libbpf nor libcuda" library_symbols
 check "libpnmem needs libc only" library_needs_libc_only

@@ -26,8 +26,11 @@ int cuda_watch_open(struct cuda_watch **ret, struct agent *agent,
 		    const struct cuda_watch_calls *calls);
 void cuda_watch_close(struct cuda_watch *watch);
 
-/* Begins to look for libcuda in use, a little at a time. Again: a new round at once. */
+/* Begins to look for libcuda in use: in the sampler at once, elsewhere a little at a time. */
 void cuda_watch_start(struct cuda_watch *watch);
+
+/* This process may have just loaded one. */
+void cuda_watch_process(struct cuda_watch *watch, pid_t pid);
 
 /* The sampler's own calls do not count. */
 void cuda_watch_sampler(struct cuda_watch *watch, pid_t pid);

@@ -267,6 +267,12 @@ static void give(const struct dies *dies, struct agent_view *av)
 					die_table_push(table, &e->pushes.push[i]);
 }
 
+void dies_engine(struct agent *agent, int pid)
+{
+	if (agent->dies->watch && pid > 0)
+		cuda_watch_process(agent->dies->watch, pid);
+}
+
 int dies_push(struct agent *agent, struct agent_view *av, const void *owner, struct die_push *push)
 {
 	struct dies *dies = agent->dies;

@@ -31,6 +31,9 @@ void dies_look(struct agent *agent, uint64_t now_ns);
 int dies_push(struct agent *agent, struct agent_view *view, const void *owner,
 	      struct die_push *push);
 
+/* Process pid has attached to the agent: if it uses libcuda, it is to be seen from now on. */
+void dies_engine(struct agent *agent, int pid);
+
 /* The engine has gone; the caller then looks. */
 void dies_forget(struct agent *agent, struct agent_view *view, const void *owner);
 

@@ -108,6 +108,7 @@ static int do_hello(struct client *client, const struct proto_header *request)
 		r = views_get(agent, client->pid, &client->view);
 		if (r)
 			return reply_status(client, request, r);
+		dies_engine(agent, client->pid);
 	}
 	/* Fresh, so that an engine which comes from its own poll does not go back in time. */
 	agent_look(agent, false);
