@@ -4,7 +4,8 @@
  * (PNMEM_DIES), it reads the file named by FAKE_DIES anew for each request. A line is one of
  *   driver STATE N_DIES     what it says first (default 0 and the number of die lines)
  *   die UUID PCI STATE FREE_MIB TOTAL_MIB OWN_MIB
- *   do WHAT                 hang, exit STATUS, abort, garbage, flood, alien, closed, deaf
+ *   do WHAT                 hang, exit STATUS, after STATUS (of a pass), abort, garbage, flood,
+ *                           alien (another pass than was asked for), closed
  * It leaves FAKE_DIES.pid and appends a line per request to FAKE_DIES.log.
  */
 #include <errno.h>
@@ -103,6 +104,10 @@ static void misbehave(const struct script *script, uint64_t pass)
 			pause();
 	if (!strcmp(script->what, "exit"))
 		exit(script->argument);
+	if (!strcmp(script->what, "after")) {
+		say_pass(script, pass);
+		exit(script->argument);
+	}
 	if (!strcmp(script->what, "abort"))
 		abort();
 	if (!strcmp(script->what, "garbage")) {

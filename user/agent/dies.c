@@ -225,14 +225,14 @@ static void after_pass(struct dies *dies)
 							      : EXIT_TAIL_STEP_NS));
 }
 
-static void on_batch(void *arg, bool pass_ended)
+/* One look for all dies. Those of a pass that hangs at a later one wait for a look of other cause. */
+static void on_pass_end(void *arg)
 {
 	struct dies *dies = arg;
 
 	if (dies->changed)
 		agent_look(dies->agent, false);
-	if (pass_ended)
-		after_pass(dies);
+	after_pass(dies);
 }
 
 static void on_started(void *arg, pid_t pid)
@@ -335,7 +335,7 @@ static void check_driver(struct dies *dies, uint64_t now_ns)
 		.driver = on_driver,
 		.asking = on_asking,
 		.die = on_die,
-		.batch = on_batch,
+		.pass_end = on_pass_end,
 		.arg = dies,
 	};
 	const struct cuda_watch_calls watch_calls = {
@@ -466,7 +466,8 @@ static void report_die(const struct dies *dies, int place, uint64_t now_ns, pn_h
 	const struct die *die = &dies->table.die[place];
 	const struct die_facts *facts = &dies->facts[place];
 	char subject[sizeof(line->subject)], what[sizeof(line->hook)], why[sizeof(line->why)];
-	bool good = die_source_state(die, now_ns) == PN_SRC_OK;
+	uint8_t source_state = die_source_state(die, now_ns);
+	bool good = source_state == PN_SRC_OK && facts->state != DIE_ERROR;
 	int n = 0;
 
 	snprintf(subject, sizeof(subject), "die %d", place);
@@ -490,7 +491,7 @@ static void report_die(const struct dies *dies, int place, uint64_t now_ns, pn_h
 			     (unsigned long long)(facts->own_context_bytes >> 20));
 	if (facts->board_group >= 0)
 		n += snprintf(why + n, sizeof(why) - (size_t)n, "; board %d", facts->board_group);
-	if (!good && !die->closed)
+	if (source_state == PN_SRC_STALE)
 		snprintf(why + n, sizeof(why) - (size_t)n, "; stale");
 	line_set(line, subject, what, good ? PN_HOOK_ACTIVE : PN_HOOK_REFUSED, why);
 	line->err = facts->cuda_error ? -EIO : 0;

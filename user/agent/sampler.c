@@ -69,7 +69,8 @@ struct sampler {
 
 	char why[160];	  /* of the last failure */
 	bool failing;	  /* and said so; until a child has lasted */
-	bool recovered;	  /* and said so */
+	bool recovered;	  /* for now, and said so */
+	bool pass_good;	  /* some die of this pass could be sampled, or is not meant to be */
 };
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -175,11 +176,12 @@ static void hang_up(struct sampler *s)
 	s->sock = -1;
 }
 
-/* Once for each time that it is out of order. */
+/* Once for each time that it is out of order: until a child has lasted, whatever befalls the next. */
 static void say_failed(struct sampler *s)
 {
-	if (!s->failing)
-		log_line(LOG_WARNING, "die sampler: %s; dies turn stale, it is tried again", s->why);
+	if (s->failing)
+		return;
+	log_line(LOG_WARNING, "die sampler: %s; dies turn stale, it is tried again", s->why);
 	s->failing = true;
 	s->recovered = false;
 }
@@ -284,6 +286,7 @@ static void ask(struct sampler *s, uint64_t now_ns)
 	s->asked_ns = now_ns;
 	s->want_ns = UINT64_MAX;
 	s->dies_heard = 0;
+	s->pass_good = false;
 }
 
 static void say_recovered(struct sampler *s)
@@ -310,6 +313,7 @@ static bool take(struct sampler *s, const struct die_message *m)
 	if (m->header.kind == DIE_KIND_DIE) {
 		if (s->dies_heard++ >= DIE_MESSAGE_MAX_DIES || m->die.sample_ns > s->heard_ns)
 			return false;
+		s->pass_good = s->pass_good || m->die.state != DIE_ERROR;
 		s->calls.die(s->calls.arg, &m->die);
 		return true;
 	}
@@ -317,14 +321,15 @@ static bool take(struct sampler *s, const struct die_message *m)
 	s->passes++;
 	if (s->heard_ns - s->started_ns > BACKOFF_MAX_NS)
 		s->failing = false;
-	say_recovered(s);
+	if (s->pass_good)
+		say_recovered(s);
+	s->calls.pass_end(s->calls.arg);
 	return true;
 }
 
 static int on_message(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct sampler *s = userdata;
-	uint64_t passes = s->passes;
 	struct {
 		struct die_message message;
 		char more; /* a longer packet shows by filling this too */
@@ -342,8 +347,6 @@ static int on_message(sd_event_source *source, int fd, uint32_t revents, void *u
 			break;
 		}
 	}
-	if (i)
-		s->calls.batch(s->calls.arg, s->passes != passes);
 	/* It has closed its end: if that is not its end, it is one that does not answer. */
 	if (s->state == RUNNING && n == 0 && i < BATCH_MAX) {
 		sd_event_source_set_enabled(s->io, SD_EVENT_OFF);

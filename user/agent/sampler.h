@@ -27,8 +27,7 @@ struct sampler_calls {
 	/* A pass is about to be asked for: what happens from now on may not be in it. */
 	void (*asking)(void *arg);
 	void (*die)(void *arg, const struct die_sample *die);
-	/* All that it had to say for now has been passed on. pass_ended: with the end of a pass. */
-	void (*batch)(void *arg, bool pass_ended);
+	void (*pass_end)(void *arg);
 	void *arg;
 };
 
