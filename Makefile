@@ -38,7 +38,7 @@ agent_src := $(wildcard user/agent/*.c)
 cli_src   := $(wildcard user/cli/*.c)
 engine_src := $(wildcard tools/engine/*.c)
 dies_src  := $(wildcard user/dies/*.c)
-bpf_src   := $(wildcard bpf/*.bpf.c)
+bpf_src   := $(filter-out bpf/cuda.bpf.c,$(wildcard bpf/*.bpf.c))
 headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 
 unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
@@ -75,6 +75,7 @@ endef
 $(foreach v,obj asan tsan,$(eval $(call variant,$(v))))
 
 # ---- BPF: every subject linked into one object, one skeleton ------------------------------------
+# But cuda, which is loaded only where there is a GPU driver.
 # The asm/ headers of <linux/types.h> live in the multiarch folder.
 multiarch := $(shell $(CC) -print-multiarch 2>/dev/null)
 bpf_cflags := -g -O2 -target bpf -mcpu=v3 -Wall -Wextra -Wno-unused-parameter \
@@ -95,6 +96,12 @@ $(B)/bpf/pnmem.skel.h: $(B)/bpf/pnmem.linked.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name pnmem_bpf > $@
 
+$(B)/bpf/cuda.skel.h: $(B)/bpf/cuda.bpf.o
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name cuda_bpf > $@
+
+$(B)/obj/user/agent/cuda_hooks.o: $(B)/bpf/cuda.skel.h
+$(B)/obj/user/agent/cuda_hooks.o: base_cflags += -I$(B)/bpf
 $(B)/obj/user/agent/hooks.o: $(B)/bpf/pnmem.skel.h
 $(B)/obj/user/agent/hooks.o: base_cflags += -I$(B)/bpf
 
@@ -139,6 +146,18 @@ $(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka $(agent_libs) $(cli_libs) -o $@
+
+# A scripted die sampler for tests/host/test_dies.
+$(B)/tests/host/fake_dies: $(B)/obj/tests/host/fake_dies.o $(call objs,obj,user/core/die_message.c)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) -o $@
+
+# Something to probe for tests/host/test_cuda.
+$(B)/tests/host/fake/libcuda.so.1: $(B)/obj/tests/host/fake_libcuda.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -Wl,-soname,libcuda.so.1 $^ $(LDFLAGS) -o $@
 
 $(B)/tests/json_check: $(B)/obj/tests/json_check.o
 	$(call say,LD,$@)
@@ -187,6 +206,7 @@ $(B)/tests/cuda-load: $(call objs,obj,tests/cuda/cuda_load.c)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
+       $(B)/tests/host/fake_dies $(B)/tests/host/fake/libcuda.so.1 \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

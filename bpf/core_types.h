@@ -26,12 +26,21 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live; /* threads that have not begun to exit */
+};
+
 struct task_struct {
 	unsigned int flags;
 	int pid;  /* the thread */
 	int tgid; /* the process */
 	unsigned int in_memstall : 1;
 	struct css_set *cgroups;
+	struct signal_struct *signal;
 	char comm[16];
 };
 

@@ -17,6 +17,8 @@ extern "C" {
 
 /* Dies that fit in pn_mem_state. */
 #define PN_MEM_MAX_DIES 16
+/* Dies beyond those, in pn_mem_ext. */
+#define PN_MEM_MORE_DIES 16
 
 typedef enum {
 	PN_MEM_LEVEL_OK = 0,	   /* ample headroom */
@@ -53,6 +55,7 @@ enum {
 	PN_REASON_CGROUP = 1u << 3,	/* headroom of the cgroup or an ancestor */
 	PN_REASON_HELD = 1u << 4,	/* the numbers allow less; it has not held long enough */
 	PN_REASON_STALE = 1u << 5,	/* some source is stale: its last good value is in use */
+	PN_REASON_MORE_DIES = 1u << 6,	/* a die beyond the first 16 */
 	PN_REASON_DIE0 = 1u << 16,	/* die n: PN_REASON_DIE0 << n */
 };
 
@@ -83,6 +86,18 @@ enum {
 	PN_MODE_PSI_TRIGGER = 4, /* a PSI trigger on /proc/pressure/memory */
 	PN_MODE_POLL = 5,	/* a 250 ms poll */
 };
+
+/* A die beyond the first 16, as the arrays say it of those. */
+typedef struct {
+	uint64_t free_bytes;
+	uint64_t budget_bytes;
+	uint64_t used_bytes;
+	uint64_t sample_ns;
+	uint8_t uuid[16];
+	char pci[16];
+	uint8_t state; /* PN_SRC_*, as pn_mem_ext.die_state */
+	uint8_t reserved[7];
+} pn_mem_die;
 
 /* What pnmem adds to the snapshot. Times are CLOCK_MONOTONIC nanoseconds, 0 means never. */
 typedef struct {
@@ -123,6 +138,16 @@ typedef struct {
 	uint64_t die_sample_ns[16]; /* when each die was sampled or pushed */
 	uint8_t die_uuid[16][16];   /* CUDA UUID; all 0: unknown */
 	char die_pci[16][16];	    /* PCI bus id, "0000:3b:00.0"; empty: unknown */
+
+	/*
+	 * Of each die: PN_SRC_OK; PN_SRC_STALE (its sample is too old, its last numbers are in use);
+	 * PN_SRC_UNSUPPORTED (it is there and must not be sampled, because of its compute mode or MIG:
+	 * budget 0 until an engine pushes it); PN_SRC_ABSENT (no die of this index).
+	 */
+	uint8_t die_state[16];
+	uint32_t n_more_dies; /* 0..PN_MEM_MORE_DIES; above 0 only with 16 in pn_mem_state */
+	uint32_t reserved;
+	pn_mem_die more_die[PN_MEM_MORE_DIES];
 } pn_mem_ext;
 
 #ifdef __cplusplus

@@ -146,6 +146,16 @@ PN_API void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *ar
 PN_API pn_memwatch_source_t pn_memwatch_source(void);
 
 /*
+ * Dies. The agent samples the machine's dies by itself where it has a driver, and shows them in the
+ * order of their PCI bus ids. An engine that knows more, or runs where the agent cannot sample
+ * (PN_DIE_SOURCE, exclusive compute mode, MIG), pushes its own. Its CUDA ordinals are its own
+ * (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, MPS), so it had better name a die by UUID or PCI bus id;
+ * an index is taken as the place in the snapshot. Of push and sample the newer one says what is
+ * free. What an engine pushes is seen by the engines of its cgroup until it ends; in
+ * per_die_used each engine reads its own bytes, and others the sum of the group's.
+ */
+
+/*
  * Merges what the engine knows of one of its dies, after each cuMemGetInfo: bytes free, usable
  * budget (pn_memwatch_die_budget of the total), and the engine's own allocations. Returns after
  * the merge has been published: a read that follows sees it. die_id outside
@@ -155,6 +165,18 @@ PN_API pn_memwatch_source_t pn_memwatch_source(void);
 PN_API void pn_memwatch_set_die(int die_id, uint64_t free_bytes, uint64_t budget_bytes,
 				uint64_t used_bytes);
 
+/*
+ * The same for the die of this UUID (as cuDeviceGetUuid gives it) or PCI bus id ("0000:3b:00.0"; upper
+ * case, a longer or no domain are understood). Returns the die's place in the snapshot: an index of
+ * the per_die arrays, or from PN_MEM_MAX_DIES on of pn_mem_ext.more_die. It can change when the
+ * source does. With budget_bytes 0, which takes the push back, 0. Or -errno: -EINVAL (no id),
+ * -ENOSPC (no place is left), -ENODATA (not running), -EOPNOTSUPP (the agent takes no pushes).
+ */
+PN_API int pn_memwatch_set_die_uuid(const uint8_t uuid[16], uint64_t free_bytes,
+				    uint64_t budget_bytes, uint64_t used_bytes);
+PN_API int pn_memwatch_set_die_pci(const char *pci_bus_id, uint64_t free_bytes,
+				   uint64_t budget_bytes, uint64_t used_bytes);
+
 /* Usable budget of a die of total_bytes: total - PN_DIE_RESERVE_BYTES, at least 0. */
 PN_API uint64_t pn_memwatch_die_budget(uint64_t total_bytes);
 
@@ -163,6 +185,13 @@ PN_API uint64_t pn_memwatch_die_budget(uint64_t total_bytes);
  * ret[]. Returns the number written, 0 when polling in-process, or -errno.
  */
 PN_API int pn_memwatch_hooks(pn_hook_status *ret, size_t max);
+
+/*
+ * How the agent comes by its dies, in the same form: its sampler ("sampler"), the uprobes on libcuda
+ * ("uprobe"), and each die that it knows ("die 0"): PN_HOOK_ACTIVE in use and fresh, PN_HOOK_REFUSED
+ * not (why says what that means), PN_HOOK_UNTRIED not wanted here. Returns as pn_memwatch_hooks.
+ */
+PN_API int pn_memwatch_dies(pn_hook_status *ret, size_t max);
 
 /* "OK", "WATCH", "TIGHT", "CRITICAL", or "?" for anything else. */
 PN_API const char *pn_mem_level_name(pn_mem_level level);

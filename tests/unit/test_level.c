@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "core/dies.h"
 #include "core/level.h"
 #include "pn_memwatch.h"
 
@@ -156,32 +155,13 @@ static void test_names(void **state)
 	assert_string_equal(pn_mem_level_name((pn_mem_level)-1), "?");
 }
 
-static void test_die_table(void **state)
-{
-	struct die_table table = { 0 };
-
-	assert_int_equal(die_table_count(&table), 0);
-	assert_int_equal(die_table_set(&table, 2, 5 * GIB, 10 * GIB, GIB, GIB, 7), 0);
-	assert_int_equal(die_table_count(&table), 3);
-	assert_int_equal(table.die[2].sample_ns, 7);
-	/* More free or used than there is: clamped to budget + reserve. */
-	assert_int_equal(die_table_set(&table, 0, 99 * GIB, 10 * GIB, 99 * GIB, GIB, 8), 0);
-	assert_int_equal(table.die[0].free_bytes, 11 * GIB);
-	assert_int_equal(table.die[0].used_bytes, 11 * GIB);
-	assert_int_equal(die_table_set(&table, 1, 1, UINT64_MAX, 1, GIB, 8), 0);
-	assert_true(die_table_set(&table, -1, 1, 1, 1, GIB, 8) < 0);
-	assert_true(die_table_set(&table, PN_MEM_MAX_DIES, 1, 1, 1, GIB, 8) < 0);
-	assert_int_equal(die_budget_bytes(12 * GIB, GIB), 11 * GIB);
-	assert_int_equal(die_budget_bytes(GIB / 2, GIB), 0);
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reserve), cmocka_unit_test(test_host_bytes),
 		cmocka_unit_test(test_psi),	cmocka_unit_test(test_die),
 		cmocka_unit_test(test_slack),	cmocka_unit_test(test_hold),
-		cmocka_unit_test(test_names),	cmocka_unit_test(test_die_table),
+		cmocka_unit_test(test_names),
 	};
 
 	return cmocka_run_group_tests_name("level", tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void test_worst_of(void **state)
 	expect(&t, PN_MEM_LEVEL_WATCH, PN_REASON_PSI_SOME);
 	t.sample.avail_bytes = 15 * GIB; /* WATCH too: both are reasons */
 	expect(&t, PN_MEM_LEVEL_WATCH, PN_REASON_PSI_SOME | PN_REASON_HOST_BYTES);
-	die_table_set(&t.dies, 1, GIB / 2, 16 * GIB, 0, GIB, S); /* TIGHT */
+	t.dies.die[1] = (struct die){ .free_bytes = GIB / 2, .budget_bytes = 16 * GIB }; /* TIGHT */
 	expect(&t, PN_MEM_LEVEL_TIGHT, PN_REASON_DIE0 << 1);
 	t.sample.psi_full_avg10 = 15; /* CRITICAL */
 	expect(&t, PN_MEM_LEVEL_CRITICAL, PN_REASON_PSI_FULL);
@@ -149,6 +149,96 @@ static void test_validity(void **state)
 	expect(&t, PN_MEM_LEVEL_CRITICAL, PN_REASON_HOST_BYTES);
 }
 
+static struct die sampled_die(uint64_t free_bytes, uint64_t sample_ns)
+{
+	struct die die = {
+		.free_bytes = free_bytes,
+		.budget_bytes = 16 * GIB,
+		.sample_ns = sample_ns,
+		.limit_ns = 10 * S,
+	};
+
+	strcpy(die.id.pci, "0000:3b:00.0");
+	die.id.uuid[0] = 7;
+	return die;
+}
+
+/* Stale is stale, and never 0: the last numbers stay, and so does their level. */
+static void test_die_ages(void **state)
+{
+	struct setup t;
+
+	setup_init(&t);
+	t.dies.die[0] = sampled_die(GIB / 2, S);
+	expect(&t, PN_MEM_LEVEL_TIGHT, PN_REASON_DIE0);
+	assert_int_equal(t.ext.die_state[0], PN_SRC_OK);
+	assert_int_equal(t.ext.source_state[PN_SRC_DIES], PN_SRC_OK);
+	t.in.now_ns = 11 * S;
+	expect(&t, PN_MEM_LEVEL_TIGHT, PN_REASON_DIE0);
+	t.in.now_ns++;
+	expect(&t, PN_MEM_LEVEL_TIGHT, PN_REASON_DIE0 | PN_REASON_STALE);
+	assert_int_equal(t.ext.die_state[0], PN_SRC_STALE);
+	assert_int_equal(t.ext.source_state[PN_SRC_DIES], PN_SRC_STALE);
+	assert_int_equal(t.state.per_die_free[0], GIB / 2);
+	assert_int_equal(t.ext.die_sample_ns[0], S);
+	assert_string_equal(t.ext.die_pci[0], "0000:3b:00.0");
+	assert_int_equal(t.ext.die_uuid[0][0], 7);
+	/* What an engine pushed has no limit. */
+	t.dies.die[0].limit_ns = 0;
+	expect(&t, PN_MEM_LEVEL_TIGHT, PN_REASON_DIE0);
+	/* A sample from after this look's clock reading is fresh. */
+	t.dies.die[0] = sampled_die(GIB / 2, 99 * S);
+	expect(&t, PN_MEM_LEVEL_TIGHT, PN_REASON_DIE0);
+}
+
+/* One that must not be sampled, and one that never could be: there, without numbers or level. */
+static void test_die_without_numbers(void **state)
+{
+	struct setup t;
+
+	setup_init(&t);
+	t.dies.die[2].closed = true;
+	strcpy(t.dies.die[2].id.pci, "0000:5e:00.0");
+	expect(&t, PN_MEM_LEVEL_OK, 0);
+	assert_int_equal(t.state.n_dies, 3);
+	assert_int_equal(t.ext.die_state[2], PN_SRC_UNSUPPORTED);
+	assert_int_equal(t.ext.die_state[1], PN_SRC_ABSENT);
+	assert_int_equal(t.ext.source_state[PN_SRC_DIES], PN_SRC_UNSUPPORTED);
+	t.dies.die[2].closed = false;
+	expect(&t, PN_MEM_LEVEL_OK, PN_REASON_STALE);
+	assert_int_equal(t.ext.die_state[2], PN_SRC_STALE);
+	memset(&t.dies, 0, sizeof(t.dies));
+	expect(&t, PN_MEM_LEVEL_OK, 0);
+	assert_int_equal(t.state.n_dies, 0);
+	assert_int_equal(t.ext.die_pci[2][0], 0); /* nothing is left behind */
+	assert_int_equal(t.ext.die_state[2], PN_SRC_ABSENT);
+}
+
+static void test_more_than_16_dies(void **state)
+{
+	struct setup t;
+
+	setup_init(&t);
+	for (int i = 0; i < DIE_TABLE_MAX; i++)
+		t.dies.die[i] = sampled_die(15 * GIB + (uint64_t)i, S);
+	expect(&t, PN_MEM_LEVEL_OK, 0);
+	assert_int_equal(t.state.n_dies, 16);
+	assert_int_equal(t.ext.n_more_dies, 16);
+	assert_int_equal(t.state.per_die_free[15], 15 * GIB + 15);
+	assert_int_equal(t.ext.more_die[0].free_bytes, 15 * GIB + 16);
+	assert_int_equal(t.ext.more_die[15].free_bytes, 15 * GIB + 31);
+	assert_string_equal(t.ext.more_die[15].pci, "0000:3b:00.0");
+	assert_int_equal(t.ext.more_die[15].state, PN_SRC_OK);
+	t.dies.die[20].free_bytes = GIB; /* TIGHT is below 1 GiB, WATCH below 2 */
+	t.dies.die[3].free_bytes = GIB;
+	expect(&t, PN_MEM_LEVEL_WATCH, PN_REASON_MORE_DIES | PN_REASON_DIE0 << 3);
+	memset(&t.dies.die[17], 0, sizeof(t.dies.die[17]) * 15);
+	t.dies.die[3].free_bytes = 15 * GIB;
+	expect(&t, PN_MEM_LEVEL_OK, 0);
+	assert_int_equal(t.ext.n_more_dies, 1);
+	assert_int_equal(t.ext.more_die[1].budget_bytes, 0);
+}
+
 static void test_hold_and_changes(void **state)
 {
 	struct setup t;
@@ -206,6 +296,9 @@ int main(void)
 		cmocka_unit_test(test_live_psi),
 		cmocka_unit_test(test_cgroup_level),
 		cmocka_unit_test(test_validity),
+		cmocka_unit_test(test_die_ages),
+		cmocka_unit_test(test_die_without_numbers),
+		cmocka_unit_test(test_more_than_16_dies),
 		cmocka_unit_test(test_hold_and_changes),
 		cmocka_unit_test(test_saturation_and_trend),
 	};

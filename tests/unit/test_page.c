@@ -50,14 +50,13 @@ static void assert_whole(const pn_mem_state *state, const pn_mem_ext *ext)
 }
 
 struct shared {
-	_Alignas(PAGE_BYTES) struct page page;
+	_Alignas(4096) struct page page;
 	_Atomic bool stop;
 };
 
 static struct shared *shared_new(void)
 {
-	struct shared *s = aligned_alloc(PAGE_BYTES, (sizeof(*s) + PAGE_BYTES - 1) / PAGE_BYTES *
-							     PAGE_BYTES);
+	struct shared *s = aligned_alloc(4096, (sizeof(*s) + 4095) / 4096 * 4096);
 
 	assert_non_null(s);
 	memset(s, 0, sizeof(*s));

@@ -21,6 +21,8 @@ static void test_requests(void **state)
 		{ PROTO_POLL_NOW, sizeof(struct proto_header) },
 		{ PROTO_HOOKS, sizeof(struct proto_header) },
 		{ PROTO_SET_DIE, sizeof(struct proto_set_die) },
+		{ PROTO_SET_DIE_ID, sizeof(struct proto_set_die_id) },
+		{ PROTO_DIES, sizeof(struct proto_header) },
 	};
 	char packet[256] = { 0 };
 

@@ -84,6 +84,43 @@ static void test_bad(void **state)
 	}
 }
 
+static const char *die_source_text;
+
+static const char *get_die_source(const char *name)
+{
+	return strcmp(name, "PN_DIE_SOURCE") ? NULL : die_source_text;
+}
+
+static void warn_die_source(void *arg, const char *name, const char *value, const char *fallback)
+{
+	assert_string_equal(fallback, "auto");
+	++*(int *)arg;
+}
+
+static void test_die_source(void **state)
+{
+	static const struct {
+		const char *text;
+		enum die_source want;
+		int warnings;
+	} cases[] = {
+		{ NULL, DIE_SOURCE_AUTO, 0 },  { "", DIE_SOURCE_AUTO, 0 },
+		{ "auto", DIE_SOURCE_AUTO, 0 }, { "cuda", DIE_SOURCE_CUDA, 0 },
+		{ "push", DIE_SOURCE_PUSH, 0 }, { "off", DIE_SOURCE_OFF, 0 },
+		{ "nvml", DIE_SOURCE_AUTO, 1 }, { "Off", DIE_SOURCE_AUTO, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int warnings = 0;
+
+		die_source_text = cases[i].text;
+		assert_int_equal(settings_die_source(get_die_source, warn_die_source, &warnings),
+				 cases[i].want);
+		assert_int_equal(warnings, cases[i].warnings);
+		assert_int_equal(settings_die_source(get_die_source, NULL, NULL), cases[i].want);
+	}
+}
+
 static void test_parsers(void **state)
 {
 	uint64_t bytes;
@@ -111,6 +148,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_die_source),
 		cmocka_unit_test(test_parsers),
 	};
 

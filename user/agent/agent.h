@@ -15,12 +15,14 @@
 #include "host/source.h"
 
 struct agent_view;
+struct dies;
 struct server;
 
 struct agent_options {
 	const char *socket_path;
 	const char *procfs;   /* directory */
 	const char *cgroupfs; /* directory */
+	const char *cuda_lib; /* libcuda for the die sampler; NULL: its default */
 	bool no_bpf;
 	bool foreground;
 	uint32_t best_stall_mode; /* PN_MODE_*: do not try anything better */
@@ -47,6 +49,7 @@ struct agent {
 	uint64_t looks;
 	uint64_t wakeups;
 
+	struct dies *dies;
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	struct server *server;
 };

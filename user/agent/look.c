@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/dies.h"
 #include "agent/log.h"
 #include "agent/views.h"
 #include "host/clock.h"
@@ -141,6 +142,7 @@ void agent_look(struct agent *agent, bool force)
 		hooks_counters(agent->hooks, &counters);
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
 			 counters.stall_ns, force);
+	dies_look(agent, now_ns);
 	for (struct agent_view *av = agent->views; av; av = av->next) {
 		set_counters(agent, &counters, &av->view.ext);
 		view_publish(&av->view, &agent->source, &agent->config, now_ns, agent->event_ns,

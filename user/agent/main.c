@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/dies.h"
 #include "agent/log.h"
 #include "core/settings.h"
 #include "host/clock.h"
@@ -26,7 +27,7 @@
 /* Found by argp in libc, so it must be visible. */
 __attribute__((visibility("default"))) const char *argp_program_version = "pnmemd " PNMEM_VERSION;
 
-enum { OPT_NO_BPF = 256, OPT_FOREGROUND, OPT_PROCFS, OPT_CGROUPFS, OPT_STALL_HOOK };
+enum { OPT_NO_BPF = 256, OPT_FOREGROUND, OPT_PROCFS, OPT_CGROUPFS, OPT_STALL_HOOK, OPT_CUDA_LIB };
 
 static const struct argp_option option_table[] = {
 	{ "socket", 's', "PATH", 0,
@@ -36,6 +37,8 @@ static const struct argp_option option_table[] = {
 	{ "stall-hook", OPT_STALL_HOOK, "RUNG", 0,
 	  "Best hook to try for stalls: fentry (default), kprobe, tracepoint, trigger, poll", 0 },
 	{ "procfs", OPT_PROCFS, "DIR", 0, "Read this instead of /proc", 0 },
+	{ "cuda-lib", OPT_CUDA_LIB, "PATH", 0,
+	  "Sample dies through this libcuda, without looking for a driver first", 0 },
 	{ "cgroupfs", OPT_CGROUPFS, "DIR", 0, "Read this instead of /sys/fs/cgroup", 0 },
 	{ 0 },
 };
@@ -76,6 +79,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_CGROUPFS:
 		options->cgroupfs = arg;
+		return 0;
+	case OPT_CUDA_LIB:
+		options->cuda_lib = arg;
 		return 0;
 	case OPT_STALL_HOOK:
 		if (parse_stall_hook(arg, &options->best_stall_mode))
@@ -181,6 +187,8 @@ static int agent_open(struct agent *agent)
 				      agent);
 	if (r >= 0)
 		r = wake_open(agent);
+	if (r >= 0)
+		r = dies_open(agent);
 	if (r < 0)
 		return r;
 	sd_event_set_watchdog(agent->event, true);
@@ -192,6 +200,7 @@ static int agent_open(struct agent *agent)
 static void agent_close(struct agent *agent)
 {
 	server_close(agent);
+	dies_close(agent);
 	wake_close(agent);
 	views_close(agent);
 	host_source_close(&agent->source);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/dies.h"
 #include "agent/log.h"
 #include "agent/views.h"
 #include "core/proto.h"
@@ -47,18 +48,6 @@ struct server {
 	bool full_logged;
 };
 
-static void drop_dies(struct client *client)
-{
-	struct agent_view *av = client->view;
-
-	for (int i = 0; i < PN_MEM_MAX_DIES; i++) {
-		if (av->die_owner[i] != client)
-			continue;
-		av->die_owner[i] = NULL;
-		memset(&av->view.dies.die[i], 0, sizeof(av->view.dies.die[i]));
-	}
-}
-
 static void client_free(struct client *client)
 {
 	struct server *server = client->server;
@@ -68,7 +57,7 @@ static void client_free(struct client *client)
 	server->n_clients--;
 	sd_event_source_disable_unref(client->io);
 	if (client->view) {
-		drop_dies(client);
+		dies_forget(server->agent, client->view, client);
 		views_put(server->agent, client->view);
 	}
 	close(client->sock);
@@ -119,6 +108,7 @@ static int do_hello(struct client *client, const struct proto_header *request)
 		r = views_get(agent, client->pid, &client->view);
 		if (r)
 			return reply_status(client, request, r);
+		dies_engine(agent, client->pid);
 	}
 	/*
 	 * Fresh, so that an engine which comes from its own poll does not go back in time; nor in
@@ -129,21 +119,64 @@ static int do_hello(struct client *client, const struct proto_header *request)
 	return reply_packet(client, &welcome, sizeof(welcome), client->view->memfd);
 }
 
-static int do_set_die(struct client *client, const struct proto_set_die *push)
+/* Published before it is acknowledged. Returns the die's place or -errno. */
+static int take_push(struct client *client, struct die_push *push)
 {
 	struct agent *agent = client->server->agent;
-	struct agent_view *av = client->view;
 	int r;
 
-	if (!av)
-		return reply_status(client, &push->header, -EPROTO);
-	r = die_table_set(&av->view.dies, push->die_id, push->free_bytes, push->budget_bytes,
-			  push->used_bytes, agent->config.die_reserve_bytes, clock_now_ns());
-	if (!r) {
-		av->die_owner[push->die_id] = push->budget_bytes ? client : NULL;
+	if (!client->view)
+		return -EPROTO;
+	r = dies_push(agent, client->view, client, push);
+	if (r >= 0)
 		agent_look(agent, false);
-	}
-	return reply_status(client, &push->header, r);
+	return r;
+}
+
+static int do_set_die(struct client *client, const struct proto_set_die *request)
+{
+	struct die_push push = {
+		.index = request->die_id < 0 ? PN_MEM_MAX_DIES : request->die_id,
+		.free_bytes = request->free_bytes,
+		.budget_bytes = request->budget_bytes,
+		.used_bytes = request->used_bytes,
+	};
+	int r = take_push(client, &push);
+
+	return reply_status(client, &request->header, r < 0 ? r : 0);
+}
+
+static int do_set_die_id(struct client *client, const struct proto_set_die_id *request)
+{
+	struct die_push push = {
+		.index = -1,
+		.free_bytes = request->free_bytes,
+		.budget_bytes = request->budget_bytes,
+		.used_bytes = request->used_bytes,
+	};
+	struct proto_die_place reply = {
+		.header = proto_header_make(PROTO_DIE_PLACE, sizeof(reply), request->header.id),
+	};
+
+	memcpy(push.id.uuid, request->uuid, sizeof(push.id.uuid));
+	/* Whatever the engine wrote: canonical, or nothing. */
+	if (!memchr(request->pci, 0, sizeof(request->pci)) ||
+	    (request->pci[0] && die_pci_parse(request->pci, push.id.pci)))
+		return reply_status(client, &request->header, -EINVAL);
+	reply.place = take_push(client, &push);
+	if (reply.place < 0)
+		return reply_status(client, &request->header, reply.place);
+	return reply_packet(client, &reply, sizeof(reply), -1);
+}
+
+static int do_dies(struct client *client, const struct proto_header *request)
+{
+	struct proto_dies_reply reply = {
+		.header = proto_header_make(PROTO_DIES_REPLY, sizeof(reply), request->id),
+	};
+
+	reply.count = (uint32_t)dies_report(client->server->agent, reply.line, PROTO_DIES_MAX);
+	return reply_packet(client, &reply, sizeof(reply), -1);
 }
 
 static int do_hooks(struct client *client, const struct proto_header *request)
@@ -174,8 +207,12 @@ static int handle(struct client *client, const union proto_request *request, siz
 		return do_hello(client, &request->header);
 	case PROTO_SET_DIE:
 		return do_set_die(client, &request->set_die);
+	case PROTO_SET_DIE_ID:
+		return do_set_die_id(client, &request->set_die_id);
 	case PROTO_HOOKS:
 		return do_hooks(client, &request->header);
+	case PROTO_DIES:
+		return do_dies(client, &request->header);
 	default: /* PROTO_POLL_NOW */
 		agent_look(client->server->agent, true);
 		return reply_status(client, &request->header, 0);

@@ -5,6 +5,8 @@
 
 #include "host/view.h"
 
+struct engine_dies;
+
 /* Long enough for two cgroup paths as /proc/PID/cgroup shows them. */
 #define VIEW_KEY_BYTES 8192
 
@@ -15,7 +17,7 @@ struct agent_view {
 	bool fresh;	     /* the next publish takes over from an engine's poll */
 	uint8_t logged[8];   /* as agent.source_logged, for the group's sources */
 	unsigned n_users;    /* clients that have it */
-	const void *die_owner[PN_MEM_MAX_DIES]; /* the client whose push it is */
+	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
 	char *key;	     /* the cgroup's paths; "" for the host's own */
 };
 

@@ -58,6 +58,12 @@ void snapshot_print(FILE *out, const pn_mem_state *state, const pn_mem_ext *ext,
 /* How long ago t_ns (CLOCK_MONOTONIC) was; UINT64_MAX: it never was. */
 uint64_t snapshot_age_ns(uint64_t t_ns);
 
+/* The dies of a snapshot, those of the extension included: 0..snapshot_die_count - 1. */
+int snapshot_die_count(const pn_mem_state *state, const pn_mem_ext *ext);
+pn_mem_die snapshot_die(const pn_mem_state *state, const pn_mem_ext *ext, int i);
+/* The level that a die alone asks for; budget_bytes is not 0. */
+pn_mem_level snapshot_die_level(uint64_t free_bytes, uint64_t budget_bytes);
+
 /* snapshot_json.c: a whole snapshot as JSON, which the caller frees. */
 json_t *snapshot_json(const pn_mem_state *state, const pn_mem_ext *ext);
 /*

@@ -140,6 +140,24 @@ static void check_hooks(struct report *report, json_t *hooks_json)
 	}
 }
 
+static void check_dies(struct report *report)
+{
+	pn_hook_status lines[64];
+	char detail[sizeof(lines->hook) + sizeof(lines->why) + 4];
+	int n = pn_memwatch_dies(lines, 64);
+
+	for (int i = 0; i < n; i++) {
+		const pn_hook_status *line = &lines[i];
+
+		snprintf(detail, sizeof(detail), "%s%s%s", line->hook,
+			 *line->hook && *line->why ? ": " : "", line->why);
+		finding(report, line->state == PN_HOOK_REFUSED ? DEGRADED : FINE, line->subject,
+			detail, "");
+	}
+	if (n < 0)
+		finding(report, DEGRADED, "dies", strerror(-n), "");
+}
+
 int cmd_doctor(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
@@ -167,6 +185,7 @@ int cmd_doctor(int argc, char **argv)
 	check_sources(&report);
 	if (!r)
 		check_agent(&report, &ext);
+	check_dies(&report);
 	check_hooks(&report, hooks);
 	pn_memwatch_stop();
 	if (common.json)

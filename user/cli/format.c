@@ -68,7 +68,8 @@ const char *format_source_state(uint8_t state)
 char *format_reasons(char *buf, size_t buf_bytes, uint32_t reasons)
 {
 	static const char *const names[] = { "host_bytes", "psi_some", "psi_full",
-					     "cgroup",	   "held",     "stale" };
+					     "cgroup",	   "held",     "stale",
+					     "more_dies" };
 	size_t n = 0;
 
 	snprintf(buf, buf_bytes, "none");
@@ -81,7 +82,7 @@ char *format_reasons(char *buf, size_t buf_bytes, uint32_t reasons)
 			n += (size_t)snprintf(buf + n, buf_bytes - n, "%sdie%u", comma, bit - 16);
 		else
 			n += (size_t)snprintf(buf + n, buf_bytes - n, "%s%s", comma,
-					      pick(names, 6, bit));
+					      pick(names, 7, bit));
 	}
 	return buf;
 }

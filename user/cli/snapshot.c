@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A whole snapshot, for people; as JSON it is snapshot_json.c. */
+#include <string.h>
 #include <time.h>
 
 #include "cli/cli.h"
@@ -21,6 +22,38 @@ uint64_t snapshot_age_ns(uint64_t t_ns)
 	return now > t_ns ? now - t_ns : 0;
 }
 
+int snapshot_die_count(const pn_mem_state *s, const pn_mem_ext *e)
+{
+	return s->n_dies + (int)e->n_more_dies;
+}
+
+/* An agent from before there was a state of each die leaves it 0. */
+pn_mem_die snapshot_die(const pn_mem_state *s, const pn_mem_ext *e, int i)
+{
+	pn_mem_die die = { 0 };
+
+	if (i >= s->n_dies)
+		return e->more_die[i - s->n_dies];
+	die.free_bytes = s->per_die_free[i];
+	die.budget_bytes = s->per_die_budget[i];
+	die.used_bytes = s->per_die_used[i];
+	die.sample_ns = e->die_sample_ns[i];
+	die.state = die.budget_bytes && !e->die_state[i] ? PN_SRC_OK : e->die_state[i];
+	memcpy(die.uuid, e->die_uuid[i], sizeof(die.uuid));
+	memcpy(die.pci, e->die_pci[i], sizeof(die.pci));
+	return die;
+}
+
+/* README's table. */
+pn_mem_level snapshot_die_level(uint64_t free_bytes, uint64_t budget_bytes)
+{
+	if (!free_bytes)
+		return PN_MEM_LEVEL_CRITICAL;
+	if (free_bytes < budget_bytes / 16)
+		return PN_MEM_LEVEL_TIGHT;
+	return free_bytes < budget_bytes / 8 ? PN_MEM_LEVEL_WATCH : PN_MEM_LEVEL_OK;
+}
+
 static void print_cgroup(FILE *out, const pn_mem_state *s, const pn_mem_ext *e, const char *eol)
 {
 	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES], d[FORMAT_BYTES];
@@ -37,18 +70,35 @@ static void print_cgroup(FILE *out, const pn_mem_state *s, const pn_mem_ext *e, 
 		e->cgroup_psi_some_avg10, e->cgroup_psi_full_avg10, eol);
 }
 
-static void print_dies(FILE *out, const pn_mem_state *s, const pn_mem_ext *e, const char *eol)
+static void print_die(FILE *out, int i, const pn_mem_die *die, const char *eol)
 {
 	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES], d[FORMAT_BYTES];
 
-	for (int i = 0; i < s->n_dies; i++)
-		if (s->per_die_budget[i])
-			fprintf(out, "die %-3d free %s, budget %s, used %s, %s ago%s", i,
-				format_bytes(a, s->per_die_free[i]),
-				format_bytes(b, s->per_die_budget[i]),
-				format_bytes(c, s->per_die_used[i]),
-				format_duration(d, snapshot_age_ns(e->die_sample_ns[i])), eol);
-	if (!s->n_dies)
+	if (die->state == PN_SRC_ABSENT)
+		return;
+	if (!die->budget_bytes) {
+		fprintf(out, "die %-3d %s%snot known, %s%s", i, die->pci, *die->pci ? " " : "",
+			format_source_state(die->state), eol);
+		return;
+	}
+	fprintf(out, "die %-3d %s%s%s, free %s, budget %s, used %s, %s%s ago%s", i, die->pci,
+		*die->pci ? " " : "",
+		pn_mem_level_name(snapshot_die_level(die->free_bytes, die->budget_bytes)),
+		format_bytes(a, die->free_bytes), format_bytes(b, die->budget_bytes),
+		format_bytes(c, die->used_bytes), die->state == PN_SRC_STALE ? "stale, " : "",
+		format_duration(d, snapshot_age_ns(die->sample_ns)), eol);
+}
+
+static void print_dies(FILE *out, const pn_mem_state *s, const pn_mem_ext *e, const char *eol)
+{
+	int count = snapshot_die_count(s, e);
+
+	for (int i = 0; i < count; i++) {
+		pn_mem_die die = snapshot_die(s, e, i);
+
+		print_die(out, i, &die, eol);
+	}
+	if (!count)
 		fprintf(out, "dies    none%s", eol);
 }
 

@@ -109,26 +109,82 @@ static void merge_cgroup(struct verdict *v, const struct level_config *config,
 	}
 }
 
+/* Of all dies together: stale before ok, and ok before none that can be sampled. */
+static uint8_t worse_source(uint8_t a, uint8_t b)
+{
+	static const uint8_t rank[] = {
+		[PN_SRC_ABSENT] = 0,
+		[PN_SRC_UNSUPPORTED] = 1,
+		[PN_SRC_OK] = 2,
+		[PN_SRC_STALE] = 3,
+	};
+
+	return rank[a] > rank[b] ? a : b;
+}
+
+/* The publisher's ext is used again and again: a die that is gone must leave nothing behind. */
+static void clear_dies(pn_mem_ext *ext)
+{
+	memset(ext->die_sample_ns, 0, sizeof(ext->die_sample_ns));
+	memset(ext->die_uuid, 0, sizeof(ext->die_uuid));
+	memset(ext->die_pci, 0, sizeof(ext->die_pci));
+	memset(ext->die_state, 0, sizeof(ext->die_state));
+	memset(ext->more_die, 0, sizeof(ext->more_die));
+}
+
+static void put_die(const struct die *die, uint8_t source_state, int i, pn_mem_state *state,
+		    pn_mem_ext *ext)
+{
+	state->per_die_free[i] = die->free_bytes;
+	state->per_die_budget[i] = die->budget_bytes;
+	state->per_die_used[i] = die->used_bytes;
+	ext->die_sample_ns[i] = die->sample_ns;
+	ext->die_state[i] = source_state;
+	memcpy(ext->die_uuid[i], die->id.uuid, sizeof(ext->die_uuid[i]));
+	memcpy(ext->die_pci[i], die->id.pci, sizeof(ext->die_pci[i]));
+}
+
+static void put_more_die(const struct die *die, uint8_t source_state, pn_mem_die *ret)
+{
+	ret->free_bytes = die->free_bytes;
+	ret->budget_bytes = die->budget_bytes;
+	ret->used_bytes = die->used_bytes;
+	ret->sample_ns = die->sample_ns;
+	ret->state = source_state;
+	memcpy(ret->uuid, die->id.uuid, sizeof(ret->uuid));
+	memcpy(ret->pci, die->id.pci, sizeof(ret->pci));
+}
+
 static void merge_dies(struct verdict *v, const struct merge_input *in, pn_mem_state *state,
 		       pn_mem_ext *ext)
 {
+	int count = die_table_count(in->dies), n_in_state = count;
 	uint64_t newest_ns = 0;
+	uint8_t worst = PN_SRC_ABSENT;
 
-	state->n_dies = die_table_count(in->dies);
-	for (int i = 0; i < state->n_dies; i++) {
+	if (n_in_state > PN_MEM_MAX_DIES)
+		n_in_state = PN_MEM_MAX_DIES;
+	clear_dies(ext);
+	state->n_dies = n_in_state;
+	ext->n_more_dies = (uint32_t)(count - n_in_state);
+	for (int i = 0; i < count; i++) {
 		const struct die *die = &in->dies->die[i];
+		uint8_t source_state = die_source_state(die, in->now_ns);
+		pn_mem_level level = level_from_die(die->free_bytes, die->budget_bytes);
 
-		state->per_die_free[i] = die->free_bytes;
-		state->per_die_budget[i] = die->budget_bytes;
-		state->per_die_used[i] = die->used_bytes;
-		ext->die_sample_ns[i] = die->sample_ns;
+		if (i < PN_MEM_MAX_DIES) {
+			put_die(die, source_state, i, state, ext);
+			verdict_add(v, level, (uint32_t)PN_REASON_DIE0 << i);
+		} else {
+			put_more_die(die, source_state, &ext->more_die[i - PN_MEM_MAX_DIES]);
+			verdict_add(v, level, PN_REASON_MORE_DIES);
+		}
 		if (die->sample_ns > newest_ns)
 			newest_ns = die->sample_ns;
-		verdict_add(v, level_from_die(die->free_bytes, die->budget_bytes),
-			    (uint32_t)PN_REASON_DIE0 << i);
+		worst = worse_source(worst, source_state);
 	}
 	ext->source_ns[PN_SRC_DIES] = newest_ns;
-	ext->source_state[PN_SRC_DIES] = state->n_dies ? PN_SRC_OK : PN_SRC_ABSENT;
+	ext->source_state[PN_SRC_DIES] = worst;
 }
 
 static void merge_sources(const struct merge_input *in, pn_mem_ext *ext)
@@ -141,6 +197,8 @@ static void merge_sources(const struct merge_input *in, pn_mem_ext *ext)
 		if (from->source_state[i] == PN_SRC_STALE)
 			ext->reasons |= PN_REASON_STALE;
 	}
+	if (ext->source_state[PN_SRC_DIES] == PN_SRC_STALE)
+		ext->reasons |= PN_REASON_STALE;
 }
 
 pn_mem_level merge_look(struct merge_state *carry, const struct level_config *config,

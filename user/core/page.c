@@ -100,7 +100,7 @@ int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_byt
 	const volatile struct page *page = mapping;
 	uint64_t count, offset, stride, ext_offset, ext_bytes;
 
-	if (mapped_bytes < sizeof(*page) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
+	if (mapped_bytes < offsetof(struct page, copy) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
 	    page->state_bytes != sizeof(pn_mem_state))
 		return -EPROTO;
 	count = page->copy_count;
@@ -137,6 +137,16 @@ static void force_ranges(pn_mem_state *state)
 		state->level = PN_MEM_LEVEL_CRITICAL;
 }
 
+static void force_ext_ranges(pn_mem_ext *ext)
+{
+	if (ext->n_more_dies > PN_MEM_MORE_DIES)
+		ext->n_more_dies = PN_MEM_MORE_DIES;
+	for (int i = 0; i < PN_MEM_MAX_DIES; i++)
+		ext->die_pci[i][sizeof(ext->die_pci[i]) - 1] = 0;
+	for (int i = 0; i < PN_MEM_MORE_DIES; i++)
+		ext->more_die[i].pci[sizeof(ext->more_die[i].pci) - 1] = 0;
+}
+
 int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 {
 	const uint64_t g = atomic_load_explicit(&view->geometry, memory_order_acquire);
@@ -161,6 +171,8 @@ int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext 
 			force_ranges(ret_state);
 		if (ret_ext && ext_bytes < sizeof(*ret_ext))
 			memset((char *)ret_ext + ext_bytes, 0, sizeof(*ret_ext) - ext_bytes);
+		if (ret_ext)
+			force_ext_ranges(ret_ext);
 		return 0;
 	}
 	return -EAGAIN;

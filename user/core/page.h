@@ -24,7 +24,7 @@
 
 #define PAGE_MAGIC 0x3147504d454d4e50ull /* "PNMEMPG1", little endian */
 #define PAGE_ABI 1
-#define PAGE_BYTES 8192u
+#define PAGE_BYTES 12288u
 #define PAGE_COPIES 4
 #define PAGE_READ_TRIES 64
 
@@ -49,7 +49,9 @@ struct page {
 	_Atomic uint64_t heartbeat_ns;	/* CLOCK_MONOTONIC of the last look */
 	_Atomic uint32_t level_word;	/* futex: level changes */
 	_Atomic uint32_t publish_word;	/* futex: publishes */
-	uint64_t reserved[8];
+	/* Bit n: per_die_used[n] is a sum over engines; each of them puts its own in its place. */
+	_Atomic uint64_t shared_used;
+	uint64_t reserved[7];
 	struct page_payload copy[PAGE_COPIES];
 };
 
@@ -59,6 +61,8 @@ _Static_assert(offsetof(pn_mem_state, level) == 448, "pn_mem_state is ABI");
 _Static_assert(sizeof(pn_mem_ext) % 8 == 0, "copied by 64-bit words");
 _Static_assert(offsetof(pn_mem_ext, source_ns) == 128, "pn_mem_ext is ABI");
 _Static_assert(offsetof(pn_mem_ext, die_pci) == 648, "pn_mem_ext is ABI");
+_Static_assert(offsetof(pn_mem_ext, more_die) == 928, "pn_mem_ext is ABI");
+_Static_assert(sizeof(pn_mem_die) == 72, "pn_mem_die is ABI");
 _Static_assert(offsetof(struct page, seq) == 40, "page is ABI");
 _Static_assert(offsetof(struct page, copy) == 128, "page is ABI");
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "fits in its pages");
@@ -97,7 +101,7 @@ int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_byt
 
 /*
  * Copies the current snapshot; either pointer may be NULL. Fields that the writer does not know
- * are 0; n_dies and level are forced into their ranges.
+ * are 0; level and the counts of dies are forced into their ranges, and every text ends in it.
  * Returns 0, or -EAGAIN when PAGE_READ_TRIES tries all met a faster writer.
  */
 int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext *ret_ext);

@@ -41,10 +41,14 @@ int proto_check_request(const void *packet, size_t bytes)
 	case PROTO_HELLO:
 	case PROTO_POLL_NOW:
 	case PROTO_HOOKS:
+	case PROTO_DIES:
 		want = sizeof(struct proto_header);
 		break;
 	case PROTO_SET_DIE:
 		want = sizeof(struct proto_set_die);
+		break;
+	case PROTO_SET_DIE_ID:
+		want = sizeof(struct proto_set_die_id);
 		break;
 	default:
 		return -EOPNOTSUPP;

@@ -20,10 +20,14 @@ enum proto_type {
 	PROTO_POLL_NOW = 2, /* -> PROTO_ACK after a fresh look has been published */
 	PROTO_SET_DIE = 3,  /* -> PROTO_ACK after the merge has been published */
 	PROTO_HOOKS = 4,    /* -> PROTO_HOOKS_REPLY */
+	PROTO_SET_DIE_ID = 5, /* -> PROTO_DIE_PLACE after the merge has been published */
+	PROTO_DIES = 6,	      /* -> PROTO_DIES_REPLY */
 
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,
 	PROTO_HOOKS_REPLY = 66,
+	PROTO_DIE_PLACE = 67,
+	PROTO_DIES_REPLY = 68,
 };
 
 struct proto_header {
@@ -36,7 +40,7 @@ struct proto_header {
 	uint32_t reserved;
 };
 
-/* PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_ACK: the header alone. */
+/* PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_DIES, PROTO_ACK: the header alone. */
 
 struct proto_set_die {
 	struct proto_header header;
@@ -45,6 +49,22 @@ struct proto_set_die {
 	uint64_t free_bytes;
 	uint64_t budget_bytes;
 	uint64_t used_bytes;
+};
+
+/* By UUID or PCI bus id. */
+struct proto_set_die_id {
+	struct proto_header header;
+	uint8_t uuid[16]; /* all 0: unknown */
+	char pci[16];	  /* "0000:3b:00.0"; "": unknown */
+	uint64_t free_bytes;
+	uint64_t budget_bytes;
+	uint64_t used_bytes;
+};
+
+struct proto_die_place {
+	struct proto_header header;
+	int32_t place; /* index in the snapshot; -1: taken back */
+	uint32_t reserved;
 };
 
 struct proto_welcome {
@@ -63,13 +83,26 @@ struct proto_hooks_reply {
 	pn_hook_status hook[PROTO_HOOKS_MAX];
 };
 
+/* The sampler, the libcuda uprobes and 32 dies. */
+#define PROTO_DIES_MAX 34
+
+struct proto_dies_reply {
+	struct proto_header header;
+	uint32_t count; /* at most PROTO_DIES_MAX */
+	uint32_t reserved;
+	pn_hook_status line[PROTO_DIES_MAX];
+};
+
 union proto_request {
 	struct proto_header header;
 	struct proto_set_die set_die;
+	struct proto_set_die_id set_die_id;
 };
 
 _Static_assert(sizeof(struct proto_header) == 24, "wire layout");
 _Static_assert(sizeof(struct proto_set_die) == 56, "wire layout");
+_Static_assert(sizeof(struct proto_set_die_id) == 80, "wire layout");
+_Static_assert(sizeof(struct proto_die_place) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_welcome) == 48, "wire layout");
 _Static_assert(sizeof(pn_hook_status) == 200, "wire layout");
 

@@ -110,3 +110,18 @@ void settings_level(struct level_config *ret, settings_get_fn get, settings_warn
 	}
 	*ret = config;
 }
+
+enum die_source settings_die_source(settings_get_fn get, settings_warn_fn warn, void *arg)
+{
+	static const char *const names[] = { "auto", "cuda", "push", "off" };
+	struct reader r = { get, warn, arg };
+	const char *text = set_value(&r, "PN_DIE_SOURCE");
+
+	if (!text)
+		return DIE_SOURCE_AUTO;
+	for (int i = DIE_SOURCE_AUTO; i <= DIE_SOURCE_OFF; i++)
+		if (!strcmp(text, names[i]))
+			return (enum die_source)i;
+	bad(&r, "PN_DIE_SOURCE", text, "auto");
+	return DIE_SOURCE_AUTO;
+}

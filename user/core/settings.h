@@ -23,6 +23,17 @@ int settings_parse_bytes(const char *text, uint64_t *ret_bytes);
 /* A plain non-negative decimal number such as 15 or 7.5, in any locale. 0 or -EINVAL. */
 int settings_parse_decimal(const char *text, double *ret_value);
 
+/* Who tells of dies: PN_DIE_SOURCE. */
+enum die_source {
+	DIE_SOURCE_AUTO = 0, /* the sampler where there is a driver, and engines */
+	DIE_SOURCE_CUDA = 1, /* the sampler alone */
+	DIE_SOURCE_PUSH = 2, /* engines alone */
+	DIE_SOURCE_OFF = 3,
+};
+
+/* PN_DIE_SOURCE: auto (also if unset), cuda, push or off. warn may be NULL. */
+enum die_source settings_die_source(settings_get_fn get, settings_warn_fn warn, void *arg);
+
 /*
  * PN_HOST_RESERVE_BYTES, PN_PSI_FULL_REJECT (percent, above 0 to 100), PN_DIE_RESERVE_BYTES,
  * PN_LEVEL_HOLD_MS (0..60000), PN_CGROUP_LEVEL (0 or 1) over the defaults. warn may be NULL.

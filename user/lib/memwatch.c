@@ -49,6 +49,7 @@ static struct {
 
 	struct host_source source;
 	struct view view; /* on the process's own page */
+	struct die_pushes pushes; /* what the engine said of its dies: kept on either source */
 	struct link link;
 	int trigger_fd;		 /* PSI trigger while polling, -1: none granted */
 	uint64_t poll_due_ns;	 /* next tick of the poll */
@@ -134,19 +135,65 @@ static void fall_back(const char *why)
 	say("%s: polling in this process every %d ms", why, PN_MEMWATCH_POLL_MS);
 }
 
-static int push_die(int die_id, int timeout_ms)
+/* Of what this engine pushed: by index first, since an id takes any place that is free. */
+static void lay_pushes(void)
 {
-	const struct die *die = &w.view.dies.die[die_id];
-	struct proto_set_die push = {
-		.header = proto_header_make(PROTO_SET_DIE, sizeof(push), 0),
-		.die_id = die_id,
-		.free_bytes = die->free_bytes,
-		.budget_bytes = die->budget_bytes,
-		.used_bytes = die->used_bytes,
+	memset(&w.view.dies, 0, sizeof(w.view.dies));
+	for (int by_id = 0; by_id < 2; by_id++)
+		for (int i = 0; i < w.pushes.count; i++)
+			if ((w.pushes.push[i].index < 0) == by_id)
+				die_table_push(&w.view.dies, &w.pushes.push[i]);
+}
+
+/* One push to the agent. Returns its place there or -errno. */
+static int push_die(const struct die_push *push, int timeout_ms)
+{
+	struct proto_set_die by_index = {
+		.header = proto_header_make(PROTO_SET_DIE, sizeof(by_index), 0),
+		.die_id = push->index,
+		.free_bytes = push->free_bytes,
+		.budget_bytes = push->budget_bytes,
+		.used_bytes = push->used_bytes,
+	};
+	struct proto_set_die_id by_id = {
+		.header = proto_header_make(PROTO_SET_DIE_ID, sizeof(by_id), 0),
+		.free_bytes = push->free_bytes,
+		.budget_bytes = push->budget_bytes,
+		.used_bytes = push->used_bytes,
 	};
 	struct proto_header ack;
+	struct proto_die_place answer;
+	int r, place = push->index;
 
-	return link_request(&w.link, &push, sizeof(push), PROTO_ACK, &ack, sizeof(ack), timeout_ms);
+	memcpy(by_id.uuid, push->id.uuid, sizeof(by_id.uuid));
+	memcpy(by_id.pci, push->id.pci, sizeof(by_id.pci));
+	if (push->index >= 0) {
+		r = link_request(&w.link, &by_index, sizeof(by_index), PROTO_ACK, &ack, sizeof(ack),
+				 timeout_ms);
+	} else {
+		r = link_request(&w.link, &by_id, sizeof(by_id), PROTO_DIE_PLACE, &answer,
+				 sizeof(answer), timeout_ms);
+		place = answer.place;
+	}
+	if (r)
+		return r;
+	if (!push->budget_bytes)
+		return 0;
+	if (place < 0 || place >= DIE_TABLE_MAX)
+		return -EBADMSG;
+	reader_own_used(place, push->used_bytes);
+	return place;
+}
+
+/* All that the agent does not know yet, or may have moved. It may refuse pushes: that is no error. */
+static int push_all(int timeout_ms)
+{
+	int r = 0;
+
+	reader_own_used_reset();
+	for (int i = 0; r != -ENOTCONN && i < w.pushes.count; i++)
+		r = push_die(&w.pushes.push[i], timeout_ms);
+	return r == -ENOTCONN ? r : 0;
 }
 
 static bool agent_lost(short revents, const char **ret_why)
@@ -176,9 +223,8 @@ static int attach(int timeout_ms)
 	/* Or the thread would leave a dead page at once, and come back, and leave. */
 	if (!r && agent_lost(0, &why))
 		r = -ESTALE;
-	for (int i = 0; !r && i < PN_MEM_MAX_DIES; i++)
-		if (w.view.dies.die[i].budget_bytes)
-			r = push_die(i, timeout_ms);
+	if (!r)
+		r = push_all(timeout_ms);
 	if (r) {
 		link_close(&w.link);
 		return r;
@@ -345,6 +391,7 @@ static int start_locked(void)
 		w.atfork_done = true;
 	}
 	read_settings();
+	memset(&w.pushes, 0, sizeof(w.pushes));
 	w.link = LINK_CLOSED;
 	w.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w.stop_fd < 0)
@@ -426,19 +473,81 @@ void pn_memwatch_poll_now(void)
 	pthread_mutex_unlock(&w.lock);
 }
 
+/* Returns the die's place, 0 for one that was taken back, or -errno. */
+static int set_die(struct die_push *push)
+{
+	int r;
+
+	push->push_ns = clock_now_ns();
+	r = die_pushes_set(&w.pushes, push, w.config.die_reserve_bytes);
+	if (r)
+		return r;
+	lay_pushes();
+	if (reader_current() == READER_AGENT) {
+		r = push_die(push, REQUEST_TIMEOUT_MS);
+		if (r >= 0 && !push->budget_bytes)
+			r = push_all(REQUEST_TIMEOUT_MS);
+		if (r != -ENOTCONN)
+			return r;
+		fall_back("the agent does not answer");
+	} else {
+		own_look(false, 0, false);
+	}
+	if (!push->budget_bytes)
+		return 0;
+	return push->index >= 0 ? push->index : die_table_find(&w.view.dies, &push->id);
+}
+
+static int set_die_locked(struct die_push *push)
+{
+	int r = -ENODATA;
+
+	pthread_mutex_lock(&w.lock);
+	if (w.running)
+		r = set_die(push);
+	pthread_mutex_unlock(&w.lock);
+	return r;
+}
+
 void pn_memwatch_set_die(int die_id, uint64_t free_bytes, uint64_t budget_bytes,
 			 uint64_t used_bytes)
 {
-	pthread_mutex_lock(&w.lock);
-	/* Our own table is kept on either source: it is what the other one starts from. */
-	if (w.running && !die_table_set(&w.view.dies, die_id, free_bytes, budget_bytes, used_bytes,
-					w.config.die_reserve_bytes, clock_now_ns())) {
-		if (reader_current() != READER_AGENT)
-			own_look(false, 0, false);
-		else if (push_die(die_id, REQUEST_TIMEOUT_MS) == -ENOTCONN)
-			fall_back("the agent does not answer");
-	}
-	pthread_mutex_unlock(&w.lock);
+	struct die_push push = {
+		.index = die_id,
+		.free_bytes = free_bytes,
+		.budget_bytes = budget_bytes,
+		.used_bytes = used_bytes,
+	};
+
+	set_die_locked(&push);
+}
+
+int pn_memwatch_set_die_uuid(const uint8_t uuid[16], uint64_t free_bytes, uint64_t budget_bytes,
+			     uint64_t used_bytes)
+{
+	struct die_push push = {
+		.index = -1,
+		.free_bytes = free_bytes,
+		.budget_bytes = budget_bytes,
+		.used_bytes = used_bytes,
+	};
+
+	memcpy(push.id.uuid, uuid, sizeof(push.id.uuid));
+	return set_die_locked(&push);
+}
+
+int pn_memwatch_set_die_pci(const char *pci_bus_id, uint64_t free_bytes, uint64_t budget_bytes,
+			    uint64_t used_bytes)
+{
+	struct die_push push = {
+		.index = -1,
+		.free_bytes = free_bytes,
+		.budget_bytes = budget_bytes,
+		.used_bytes = used_bytes,
+	};
+	int r = die_pci_parse(pci_bus_id, push.id.pci);
+
+	return r ? r : set_die_locked(&push);
 }
 
 uint64_t pn_memwatch_die_budget(uint64_t total_bytes)
@@ -506,35 +615,56 @@ pn_memwatch_source_t pn_memwatch_source(void)
 	}
 }
 
-int pn_memwatch_hooks(pn_hook_status *ret, size_t max)
+/* Zeroed without an agent. Returns 0 or -errno. */
+static int ask_report(uint16_t type, uint16_t reply_type, void *reply, size_t reply_bytes)
 {
-	struct proto_header ask = proto_header_make(PROTO_HOOKS, sizeof(ask), 0);
-	struct proto_hooks_reply reply;
+	struct proto_header ask = proto_header_make(type, sizeof(ask), 0);
 	int r = 0;
 
+	memset(reply, 0, reply_bytes);
 	pthread_mutex_lock(&w.lock);
 	if (!w.running)
 		r = -ENODATA;
 	else if (reader_current() == READER_AGENT)
-		r = link_request(&w.link, &ask, sizeof(ask), PROTO_HOOKS_REPLY, &reply,
-				 sizeof(reply), REQUEST_TIMEOUT_MS);
-	else
-		reply.count = 0;
+		r = link_request(&w.link, &ask, sizeof(ask), reply_type, reply, reply_bytes,
+				 REQUEST_TIMEOUT_MS);
 	pthread_mutex_unlock(&w.lock);
-	if (r)
-		return r;
-	if (reply.count > PROTO_HOOKS_MAX)
+	return r;
+}
+
+static int copy_report(const pn_hook_status *from, uint32_t count, uint32_t count_max,
+		       pn_hook_status *ret, size_t max)
+{
+	int n;
+
+	if (count > count_max)
 		return -EBADMSG;
-	r = (int)(reply.count < max ? reply.count : max);
-	for (int i = 0; i < r; i++) {
+	n = (int)(count < max ? count : max);
+	for (int i = 0; i < n; i++) {
 		pn_hook_status *hook = &ret[i];
 
-		*hook = reply.hook[i];
+		*hook = from[i];
 		hook->subject[sizeof(hook->subject) - 1] = 0;
 		hook->hook[sizeof(hook->hook) - 1] = 0;
 		hook->why[sizeof(hook->why) - 1] = 0;
 	}
-	return r;
+	return n;
+}
+
+int pn_memwatch_hooks(pn_hook_status *ret, size_t max)
+{
+	struct proto_hooks_reply reply;
+	int r = ask_report(PROTO_HOOKS, PROTO_HOOKS_REPLY, &reply, sizeof(reply));
+
+	return r ? r : copy_report(reply.hook, reply.count, PROTO_HOOKS_MAX, ret, max);
+}
+
+int pn_memwatch_dies(pn_hook_status *ret, size_t max)
+{
+	struct proto_dies_reply reply;
+	int r = ask_report(PROTO_DIES, PROTO_DIES_REPLY, &reply, sizeof(reply));
+
+	return r ? r : copy_report(reply.line, reply.count, PROTO_DIES_MAX, ret, max);
 }
 
 void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg)

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/dies.h"
 #include "host/clock.h"
 #include "host/futex.h"
 
@@ -32,6 +33,8 @@ static struct {
 	_Atomic uint64_t generation; /* counter << 2 | (page + 1) */
 	struct slot slot[2];
 	void *agent_map; /* AGENT_MAP_BYTES of address space, reserved once */
+	_Atomic uint32_t own_used_mask; /* places of own_used that count */
+	_Atomic uint64_t own_used[DIE_TABLE_MAX];
 	_Alignas(4096) struct page own;
 } g;
 
@@ -71,7 +74,7 @@ int reader_map_agent_page(int memfd)
 		return -EPROTO;
 	if (fstat(memfd, &st))
 		return -errno;
-	if (st.st_size < PAGE_BYTES || st.st_size > AGENT_MAP_BYTES)
+	if (st.st_size > AGENT_MAP_BYTES)
 		return -EPROTO;
 	if (!g.agent_map) {
 		map = mmap(NULL, AGENT_MAP_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -124,9 +127,42 @@ enum reader_page reader_current(void)
 	return page_of(load_generation());
 }
 
+_Static_assert(DIE_TABLE_MAX <= 32, "bits of a mask");
+
+void reader_own_used(int place, uint64_t used_bytes)
+{
+	atomic_store_explicit(&g.own_used[place], used_bytes, memory_order_relaxed);
+	atomic_fetch_or_explicit(&g.own_used_mask, 1u << place, memory_order_release);
+}
+
+void reader_own_used_reset(void)
+{
+	atomic_store_explicit(&g.own_used_mask, 0, memory_order_relaxed);
+}
+
+static uint32_t agent_shared_used(void)
+{
+	return (uint32_t)atomic_load_explicit(&g.slot[READER_AGENT].view.page->shared_used,
+					      memory_order_relaxed);
+}
+
+static void put_own_used(uint32_t mask, pn_mem_state *state, pn_mem_ext *ext)
+{
+	for (; mask; mask &= mask - 1) {
+		int place = __builtin_ctz(mask);
+		uint64_t used = atomic_load_explicit(&g.own_used[place], memory_order_relaxed);
+
+		if (state && place < PN_MEM_MAX_DIES)
+			state->per_die_used[place] = used;
+		else if (ext && place >= PN_MEM_MAX_DIES)
+			ext->more_die[place - PN_MEM_MAX_DIES].used_bytes = used;
+	}
+}
+
 int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 {
 	uint64_t generation = atomic_load_explicit(&g.generation, memory_order_acquire), after;
+	uint32_t own_used_mask;
 	int r;
 
 	for (int tries = 0; tries < PAGE_READ_TRIES; tries++) {
@@ -137,8 +173,13 @@ int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 		r = page_read(&g.slot[on].view, ret_state, ret_ext);
 		atomic_thread_fence(memory_order_acquire);
 		after = atomic_load_explicit(&g.generation, memory_order_acquire);
-		if (after == generation)
+		if (after == generation) {
+			own_used_mask = atomic_load_explicit(&g.own_used_mask, memory_order_acquire);
+			if (own_used_mask && on == READER_AGENT && !r)
+				put_own_used(own_used_mask & agent_shared_used(), ret_state,
+					     ret_ext);
 			return r;
+		}
 		generation = after;
 	}
 	return -EAGAIN;
@@ -211,6 +252,7 @@ int reader_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t dead
 void reader_after_fork(void)
 {
 	atomic_store_explicit(&g.generation, 0, memory_order_relaxed);
+	reader_own_used_reset();
 	for (int i = 0; i < 2; i++)
 		atomic_store_explicit(&g.slot[i].sleepers, 0, memory_order_relaxed);
 }

@@ -39,6 +39,13 @@ void reader_switch(enum reader_page to);
 
 enum reader_page reader_current(void);
 
+/*
+ * What this engine uses of the die at a place of the agent's page: where other engines of its group
+ * push that die too, readers of this process see it instead of the sum. reader_own_used_reset forgets all. Any thread.
+ */
+void reader_own_used(int place, uint64_t used_bytes);
+void reader_own_used_reset(void);
+
 /* As pn_memwatch_read_ext and pn_memwatch_wait. */
 int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext);
 int reader_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t deadline_ns,

@@ -1,0 +1,697 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Dies through the agent with a scripted sampler (fake_dies.c): what is published, what engines'
+ * pushes make of it, and a sampler that hangs, dies, is stopped or talks nonsense, while the agent
+ * goes on.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "../skip.h"
+#include "core/die_message.h"
+#include "host/clock.h"
+#include "lib/agent_proc.h"
+#include "pn_memwatch.h"
+
+#define MIB (1ull << 20)
+#define GIB (1ull << 30)
+#define MS  1000000ull
+#define S   1000000000ull
+
+static const char *const args[] = { "--no-bpf", "--cuda-lib", "/fake/libcuda.so.1", NULL };
+static struct agent_proc agent;
+static char script_path[96];
+
+static int setup(void **state)
+{
+	char fake[4096];
+
+	if (agent_proc_init(&agent) || !realpath("build/tests/host/fake_dies", fake))
+		return -1;
+	snprintf(script_path, sizeof(script_path), "%s/dies", agent.dir);
+	setenv("FAKE_DIES", script_path, 1);
+	setenv("PNMEM_DIES", fake, 1);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	static const char *const suffixes[] = { "", ".new", ".pid", ".log" };
+	char path[128];
+
+	pn_memwatch_stop();
+	agent_proc_kill(&agent);
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", script_path, suffixes[i]);
+		unlink(path);
+	}
+	agent_proc_destroy(&agent);
+	unsetenv("PN_DIE_SOURCE");
+	return 0;
+}
+
+/* Replaces the script; the sampler reads old or new, never half. */
+static void script(const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s.new", script_path);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+	assert_int_equal(rename(path, script_path), 0);
+}
+
+static long read_number(const char *suffix)
+{
+	char path[128], line[64];
+	FILE *file;
+	long number = 0;
+
+	snprintf(path, sizeof(path), "%s%s", script_path, suffix);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		number = suffix[1] == 'p' ? atol(line) : number + 1;
+	if (file)
+		fclose(file);
+	return number;
+}
+
+static bool has_pid(void *arg)
+{
+	return read_number(".pid") > 0;
+}
+
+/* Of the newest one; its file is empty for a moment when it starts. */
+static pid_t sampler_pid(void)
+{
+	pid_t pid = 0;
+
+	while (pid <= 0) {
+		assert_true(test_until(has_pid, NULL, 5000));
+		pid = (pid_t)read_number(".pid");
+	}
+	return pid;
+}
+
+static long requests(void)
+{
+	return read_number(".log");
+}
+
+static void forget_requests(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s.log", script_path);
+	unlink(path);
+}
+
+static pn_mem_state state;
+static pn_mem_ext ext;
+
+static void read_snapshot(void)
+{
+	assert_int_equal(pn_memwatch_read_ext(&state, &ext), 0);
+	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
+}
+
+struct want {
+	int die;
+	int state;
+	uint64_t free_bytes;
+};
+
+static bool die_is(void *arg)
+{
+	const struct want *want = arg;
+
+	read_snapshot();
+	return want->die < state.n_dies && ext.die_state[want->die] == want->state &&
+	       state.per_die_free[want->die] == want->free_bytes;
+}
+
+static void expect_die(int die, int die_state, uint64_t free_bytes, int limit_ms)
+{
+	struct want want = { die, die_state, free_bytes };
+
+	if (!test_until(die_is, &want, limit_ms))
+		fail_msg("die %d: n_dies %d, state %d, free %llu", die, state.n_dies,
+			 ext.die_state[die], (unsigned long long)state.per_die_free[die]);
+}
+
+static bool is_attached(void *arg)
+{
+	return pn_memwatch_source() == PN_SOURCE_AGENT;
+}
+
+static void start_agent(const char *const arguments[])
+{
+	assert_int_equal(agent_proc_start(&agent, arguments), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_true(test_until(is_attached, NULL, 5000));
+}
+
+static void start(const char *text)
+{
+	script(text);
+	start_agent(args);
+}
+
+static bool in_log(void *arg)
+{
+	return agent_proc_log_count(&agent, arg) > 0;
+}
+
+static void expect_log(const char *text, int times)
+{
+	assert_true(test_until(in_log, (void *)text, 10000));
+	assert_int_equal(agent_proc_log_count(&agent, text), times);
+}
+
+/* ---- what is published ------------------------------------------------------------------------- */
+
+static void test_two_dies(void **unused)
+{
+	start("die 1 0000:05:00.0 0 11000 12000 100\n"
+	      "die 2 0000:06:00.0 0 500 12000 0\n");
+	expect_die(0, PN_SRC_OK, 11100 * MIB, 5000); /* own context added back */
+	expect_die(1, PN_SRC_OK, 500 * MIB, 5000);
+	assert_int_equal(state.n_dies, 2);
+	assert_int_equal(state.per_die_budget[0], 12000 * MIB - GIB);
+	assert_int_equal(state.per_die_used[0], 0);
+	assert_int_equal(state.level, PN_MEM_LEVEL_TIGHT); /* 500 < 10976 / 16 */
+	assert_true(ext.reasons & PN_REASON_DIE0 << 1);
+	assert_string_equal(ext.die_pci[1], "0000:06:00.0");
+	assert_int_equal(ext.die_uuid[1][0], 2);
+	assert_true(clock_now_ns() - ext.die_sample_ns[0] < 5 * S);
+	assert_int_equal(ext.source_state[PN_SRC_DIES], PN_SRC_OK);
+}
+
+/* A total that changes does not move the budget: it is what it was at the start. */
+static void test_budget_is_of_the_start(void **unused)
+{
+	start("die 1 0000:05:00.0 0 11000 12000 0\n");
+	expect_die(0, PN_SRC_OK, 11000 * MIB, 5000);
+	script("die 1 0000:05:00.0 0 9000 11000 0\n");
+	expect_die(0, PN_SRC_OK, 9000 * MIB, 8000); /* by the slow pass */
+	assert_int_equal(state.per_die_budget[0], 12000 * MIB - GIB);
+}
+
+static void test_dies_that_must_not_be_sampled(void **unused)
+{
+	pn_hook_status lines[64];
+	int n, exclusive = 0, integrated = 0;
+
+	start("die 1 0000:05:00.0 1 0 12000 0\n"
+	      "die 2 0000:06:00.0 2 0 80000 0\n"
+	      "die 3 0000:07:00.0 3 0 0 0\n"
+	      "die 4 0000:08:00.0 4 0 0 0\n"
+	      "die 5 0000:09:00.0 0 500 1000 0\n");
+	expect_die(0, PN_SRC_UNSUPPORTED, 0, 5000);
+	expect_die(1, PN_SRC_UNSUPPORTED, 0, 5000);
+	expect_die(3, PN_SRC_STALE, 0, 5000);
+	expect_die(4, PN_SRC_UNSUPPORTED, 500 * MIB, 5000); /* smaller than the reserve */
+	assert_int_equal(ext.die_state[2], PN_SRC_OK); /* integrated: MemAvailable */
+	assert_int_equal(state.per_die_free[2], state.host_avail_bytes);
+	for (int i = 0; i < 5; i++)
+		if (i != 2)
+			assert_int_equal(state.per_die_budget[i], 0); /* no level of theirs */
+	assert_false(ext.reasons & (PN_REASON_DIE0 << 0 | PN_REASON_DIE0 << 1 |
+				    PN_REASON_DIE0 << 3 | PN_REASON_DIE0 << 4));
+	/* An engine can tell. */
+	assert_int_equal(pn_memwatch_set_die_pci("05:00.0", 3 * GIB, 10 * GIB, GIB), 0);
+	read_snapshot();
+	assert_int_equal(ext.die_state[0], PN_SRC_OK);
+	assert_int_equal(state.per_die_free[0], 3 * GIB);
+
+	n = pn_memwatch_dies(lines, 64);
+	assert_int_equal(n, 7);
+	assert_string_equal(lines[0].subject, "sampler");
+	assert_int_equal(lines[0].state, PN_HOOK_ACTIVE);
+	for (int i = 0; i < n; i++) {
+		exclusive += strstr(lines[i].why, "exclusive compute mode") != NULL;
+		integrated += strstr(lines[i].why, "MemAvailable") != NULL;
+	}
+	assert_int_equal(exclusive, 1);
+	assert_int_equal(integrated, 1);
+	expect_log("is exclusive or prohibited", 1);
+	expect_log("is divided by MIG", 1);
+}
+
+static void test_more_than_16(void **unused)
+{
+	char text[4096] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < 40; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n,
+				      "die %d 0000:%02x:00.0 0 %d 12000 0\n", i + 1, i + 1,
+				      5000 + i);
+	start(text);
+	expect_die(15, PN_SRC_OK, 5015 * MIB, 5000);
+	assert_int_equal(state.n_dies, 16);
+	assert_int_equal(ext.n_more_dies, 16);
+	assert_int_equal(ext.more_die[15].free_bytes, 5031 * MIB);
+	assert_string_equal(ext.more_die[0].pci, "0000:11:00.0");
+	expect_log("more than 32 dies", 1);
+}
+
+/* A die keeps its place when another one before it is gone. */
+static void test_a_die_disappears(void **unused)
+{
+	start("die 1 0000:05:00.0 0 1000 12000 0\n"
+	      "die 2 0000:06:00.0 0 2000 12000 0\n");
+	expect_die(1, PN_SRC_OK, 2000 * MIB, 5000);
+	script("die 2 0000:06:00.0 0 3000 12000 0\n");
+	assert_int_equal(kill(sampler_pid(), SIGKILL), 0);
+	expect_die(1, PN_SRC_OK, 3000 * MIB, 5000);
+	expect_die(0, PN_SRC_STALE, 1000 * MIB, 15000); /* its last numbers, and never 0 */
+	assert_int_equal(ext.die_state[1], PN_SRC_OK);
+	assert_true(ext.reasons & PN_REASON_STALE);
+	assert_true(clock_now_ns() - ext.die_sample_ns[0] > 10 * S);
+}
+
+/* ---- sources ----------------------------------------------------------------------------------- */
+
+static void test_no_driver(void **unused)
+{
+	const char *const without[] = { "--no-bpf", NULL };
+	pn_hook_status lines[4];
+
+	if (!access("/proc/driver/nvidia/version", F_OK) || !access("/dev/dxg", F_OK))
+		skip_because("there is a GPU driver here");
+	script("");
+	start_agent(without);
+	pn_memwatch_poll_now();
+	read_snapshot();
+	assert_int_equal(state.n_dies, 0);
+	assert_int_equal(ext.source_state[PN_SRC_DIES], PN_SRC_ABSENT);
+	assert_int_equal(pn_memwatch_dies(lines, 4), 2);
+	assert_int_equal(lines[0].state, PN_HOOK_UNTRIED);
+	assert_false(has_pid(NULL)); /* never started */
+}
+
+static void test_die_source(void **unused)
+{
+	static const char *const sources[] = { "cuda", "push", "off" };
+	const char die[] = "die 1 0000:05:00.0 0 1000 12000 0\n";
+
+	for (int i = 0; i < 3; i++) {
+		bool samples = i == 0, pushes = i == 1;
+		const uint8_t uuid[16] = { 9 };
+		int r;
+
+		setenv("PN_DIE_SOURCE", sources[i], 1);
+		start(die);
+		if (samples)
+			expect_die(0, PN_SRC_OK, 1000 * MIB, 5000);
+		r = pn_memwatch_set_die_uuid(uuid, GIB, 5 * GIB, 0);
+		assert_true(pushes ? r >= 0 : r < 0);
+		pn_memwatch_set_die(3, GIB, 5 * GIB, 0);
+		read_snapshot();
+		assert_int_equal(state.n_dies, pushes ? 4 : samples ? 1 : 0);
+		pn_memwatch_stop();
+		agent_proc_kill(&agent);
+		if (!samples)
+			assert_int_equal(requests(), 0);
+		unlink(agent.socket_path);
+		forget_requests();
+	}
+}
+
+/* ---- pushes ------------------------------------------------------------------------------------ */
+
+/* Seen by a read right after it, at the die of that name, and taken over by a newer sample. */
+static void test_push_and_sample(void **unused)
+{
+	const uint8_t second[16] = { 2 }, foreign[16] = { 77 };
+	long before;
+
+	start("die 1 0000:05:00.0 0 8000 12000 0\n"
+	      "die 2 0000:06:00.0 0 9000 12000 0\n");
+	expect_die(1, PN_SRC_OK, 9000 * MIB, 5000);
+	/* As long as the sampler is stopped, no sample is newer. */
+	kill(sampler_pid(), SIGSTOP);
+	before = requests();
+	assert_int_equal(pn_memwatch_set_die_uuid(second, 4 * GIB, 10 * GIB, 2 * GIB), 1);
+	read_snapshot();
+	assert_int_equal(state.per_die_free[1], 4 * GIB);
+	assert_int_equal(state.per_die_budget[1], 10 * GIB);
+	assert_int_equal(state.per_die_used[1], 2 * GIB);
+	assert_int_equal(state.per_die_free[0], 8000 * MIB);
+	pn_memwatch_set_die(0, 5 * GIB, 9 * GIB, GIB);
+	read_snapshot();
+	assert_int_equal(state.per_die_free[0], 5 * GIB);
+	/* A die that the agent does not have comes behind those. */
+	assert_int_equal(pn_memwatch_set_die_uuid(foreign, GIB, 3 * GIB, 0), 2);
+	read_snapshot();
+	assert_int_equal(state.n_dies, 3);
+	assert_int_equal(state.per_die_free[2], GIB);
+	assert_int_equal(ext.die_uuid[2][0], 77);
+	assert_int_equal(pn_memwatch_set_die_uuid((const uint8_t[16]){ 0 }, 1, 1, 1), -22);
+	assert_int_equal(pn_memwatch_set_die_pci("nonsense", 1, 1, 1), -22);
+	/* The pushes asked for a pass: its newer sample counts, the engine's own figures stay. */
+	kill(sampler_pid(), SIGCONT);
+	expect_die(1, PN_SRC_OK, 9000 * MIB, 4000);
+	assert_true(requests() > before);
+	assert_int_equal(state.per_die_budget[1], 10 * GIB);
+	assert_int_equal(state.per_die_used[1], 2 * GIB);
+	/* Taken back. */
+	assert_int_equal(pn_memwatch_set_die_uuid(second, 0, 0, 0), 0);
+	assert_int_equal(pn_memwatch_set_die_uuid(foreign, 0, 0, 0), 0);
+	read_snapshot();
+	assert_int_equal(state.n_dies, 2);
+	assert_int_equal(state.per_die_used[1], 0);
+	assert_int_equal(state.per_die_budget[1], 12000 * MIB - GIB);
+	assert_int_equal(state.per_die_used[0], GIB);
+}
+
+/* Two engines of one group use the same die: each reads its own bytes, a third one the sum. */
+static void test_used_is_each_engines_own(void **unused)
+{
+	int ready[2], go[2], status;
+	pid_t child;
+	char byte;
+
+	start("die 1 0000:05:00.0 0 8000 12000 0\n");
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	assert_int_equal(pipe(ready), 0);
+	assert_int_equal(pipe(go), 0);
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		pn_mem_state mine;
+
+		if (pn_memwatch_start())
+			_exit(1);
+		pn_memwatch_set_die_pci("0000:05:00.0", 7 * GIB, 10 * GIB, 3 * GIB);
+		if (write(ready[1], "", 1) != 1 || read(go[0], &byte, 1) != 1)
+			_exit(2);
+		if (pn_memwatch_read(&mine))
+			_exit(3);
+		_exit(mine.per_die_used[0] == 3 * GIB ? 0 : 4);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	read_snapshot();
+	assert_int_equal(state.per_die_used[0], 3 * GIB); /* no push of our own: the sum */
+	pn_memwatch_set_die(0, 6 * GIB, 10 * GIB, 2 * GIB);
+	read_snapshot();
+	assert_int_equal(state.per_die_used[0], 2 * GIB);
+	assert_int_equal(write(go[1], "", 1), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	pn_memwatch_set_die(0, 0, 0, 0);
+	pn_memwatch_poll_now();
+	read_snapshot();
+	assert_int_equal(state.per_die_used[0], 0);
+	close(ready[0]);
+	close(ready[1]);
+	close(go[0]);
+	close(go[1]);
+}
+
+/* ---- when it samples --------------------------------------------------------------------------- */
+
+/* Far more pushes than passes: those stay 2 ms apart, and the last push is followed by one. */
+static void test_coalesced(void **unused)
+{
+	uint64_t begin_ns, took_ns;
+	long before, after, n = 0;
+
+	start("die 1 0000:05:00.0 0 8000 12000 0\n");
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	before = requests();
+	begin_ns = clock_now_ns();
+	do {
+		pn_memwatch_set_die(0, 5 * GIB, 10 * GIB, 0);
+		n++;
+		usleep(500); /* the agent hears 2000 requests a second from one engine */
+	} while (clock_now_ns() - begin_ns < 300 * MS);
+	took_ns = clock_now_ns() - begin_ns;
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 4000); /* sampled after the last push */
+	after = requests();
+	assert_true(n > 10);
+	assert_true(after > before);
+	assert_true(after - before <= (long)(took_ns / (2 * MS)) + 3);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------ */
+
+/* Median and worst time of a look that is asked for. */
+static uint64_t look_ns(uint64_t *ret_worst_ns)
+{
+	uint64_t took_ns[101], now_ns;
+
+	for (int i = 0; i < 101; i++) {
+		now_ns = clock_now_ns();
+		pn_memwatch_poll_now();
+		took_ns[i] = clock_now_ns() - now_ns;
+		for (int k = i; k && took_ns[k] < took_ns[k - 1]; k--) {
+			now_ns = took_ns[k];
+			took_ns[k] = took_ns[k - 1];
+			took_ns[k - 1] = now_ns;
+		}
+	}
+	*ret_worst_ns = took_ns[100];
+	return took_ns[50];
+}
+
+static const char healthy[] = "die 1 0000:05:00.0 0 8000 12000 0\n";
+
+/* Looks are not slower (generously, on a shared machine) with this script than before. */
+static void expect_looks_as_before(const char *text)
+{
+	uint64_t before_ns, during_ns, worst_ns;
+
+	before_ns = look_ns(&worst_ns);
+	script(text);
+	pn_memwatch_set_die(15, GIB, 2 * GIB, 0); /* asks for a pass */
+	during_ns = look_ns(&worst_ns);
+	print_message("# look: %llu us before, %llu us (worst %llu) during\n",
+		      (unsigned long long)before_ns / 1000, (unsigned long long)during_ns / 1000,
+		      (unsigned long long)worst_ns / 1000);
+	assert_true(during_ns < 3 * before_ns + MS);
+}
+
+/* A child that is replaced by one that hangs too: stale after the limit, and not before. */
+static void test_hang(void **unused)
+{
+	uint64_t last_ns;
+	pid_t old;
+
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	old = sampler_pid();
+	expect_looks_as_before("do hang\n");
+	read_snapshot();
+	last_ns = ext.die_sample_ns[0];
+	expect_die(0, PN_SRC_STALE, 8000 * MIB, 14000);
+	assert_true(clock_now_ns() - last_ns >= 10 * S);
+	assert_true(clock_now_ns() - last_ns < 13 * S); /* by the heartbeat's look at the latest */
+	expect_log("does not answer", 1);
+	kill(sampler_pid(), SIGKILL); /* or wait for the minute that a start may take */
+	script("die 1 0000:05:00.0 0 7000 12000 0\n");
+	expect_die(0, PN_SRC_OK, 7000 * MIB, 10000);
+	assert_int_not_equal(sampler_pid(), old);
+	expect_log("samples again", 1);
+	assert_int_equal(agent_proc_log_count(&agent, "tried again"), 1);
+}
+
+static void test_stopped(void **unused)
+{
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	kill(sampler_pid(), SIGSTOP);
+	/* Killed although stopped, and a new one is there before the die is stale. */
+	script("die 1 0000:05:00.0 0 7000 12000 0\n");
+	pn_memwatch_set_die(15, GIB, 2 * GIB, 0);
+	expect_die(0, PN_SRC_OK, 7000 * MIB, 10000);
+	expect_log("does not answer", 1);
+}
+
+static void test_killed_again_and_again(void **unused)
+{
+	pid_t pid = 0;
+
+	start(healthy);
+	for (int i = 0; i < 3; i++) {
+		expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+		while (sampler_pid() == pid)
+			usleep(1000);
+		pid = sampler_pid();
+		kill(pid, SIGKILL);
+	}
+	while (sampler_pid() == pid)
+		usleep(1000);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	assert_int_equal(agent_proc_log_count(&agent, "killed by signal 9"), 1);
+}
+
+static void nonsense(const char *text)
+{
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	expect_looks_as_before(text);
+	expect_log("what no sampler says", 1);
+	script("die 1 0000:05:00.0 0 7000 12000 0\n");
+	expect_die(0, PN_SRC_OK, 7000 * MIB, 10000);
+	expect_log("samples again", 1);
+	assert_int_equal(agent_proc_log_count(&agent, "tried again"), 1);
+}
+
+static void test_garbage(void **unused)
+{
+	nonsense("do garbage\n");
+}
+
+/* The first pass of each new child is a good one: the die stays fresh. */
+static void test_flood(void **unused)
+{
+	nonsense("die 1 0000:05:00.0 0 8000 12000 0\ndo flood\n");
+}
+
+/* Sticky errors: every pass says so, and every child ends with it. Each thing is logged once. */
+static void test_error_again_and_again(void **unused)
+{
+	pn_hook_status lines[4];
+	long before;
+
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	before = requests();
+	script("die 1 0000:05:00.0 4 0 0 0\ndo after 8\n");
+	pn_memwatch_set_die(15, GIB, 2 * GIB, 0);
+	for (int i = 0; i < 10000 && requests() < before + 3; i++)
+		usleep(1000);
+	read_snapshot();
+	assert_int_equal(state.per_die_free[0], 8000 * MIB);
+	assert_int_equal(pn_memwatch_dies(lines, 4), 3);
+	assert_int_equal(lines[2].state, PN_HOOK_REFUSED);
+	assert_non_null(strstr(lines[2].why, "CUDA error"));
+	script(healthy);
+	expect_log("samples again", 1);
+	assert_int_equal(agent_proc_log_count(&agent, "only ends with its process"), 1);
+	assert_int_equal(agent_proc_log_count(&agent, "cannot be sampled"), 1);
+}
+
+/* The rest of the ways to go, without waiting for stale dies: the next one is there at once. */
+static void test_other_ends(void **unused)
+{
+	static const struct {
+		const char *script, *log;
+	} ends[] = {
+		{ "do exit 8\n", "only ends with its process" },
+		{ "do exit 3\n", "ended with status 3" },
+		{ "do abort\n", "killed by signal 6" },
+		{ "do alien\ndie 1 0000:05:00.0 0 8000 12000 0\n", "what no sampler says" },
+		{ "driver 3 0\ndo exit 5\n", "ended with status 5" },
+	};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		start(healthy);
+		expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+		script(ends[i].script);
+		pn_memwatch_set_die(15, GIB, 2 * GIB, 0);
+		expect_log(ends[i].log, 1);
+		read_snapshot();
+		assert_int_equal(state.per_die_free[0], 8000 * MIB);
+		pn_memwatch_stop();
+		agent_proc_kill(&agent);
+		unlink(agent.socket_path);
+		unlink(agent.log_path);
+	}
+}
+
+static void test_no_device(void **unused)
+{
+	pn_hook_status lines[4];
+
+	start("driver 1 0\n");
+	expect_log("no GPU that it serves", 1);
+	read_snapshot();
+	assert_int_equal(state.n_dies, 0);
+	assert_int_equal(pn_memwatch_dies(lines, 4), 2);
+	assert_int_equal(lines[0].state, PN_HOOK_REFUSED);
+	assert_non_null(strstr(lines[0].why, "no GPU that it serves"));
+}
+
+static void test_no_program(void **unused)
+{
+	setenv("PNMEM_DIES", "/nonexistent", 1);
+	start(healthy);
+	expect_log("pnmem-dies cannot be run", 1);
+	pn_memwatch_poll_now();
+	read_snapshot();
+	assert_int_equal(state.n_dies, 0);
+}
+
+/* What the child is given: its own session, no descriptor but its own, no OOM protection. */
+static void test_childs_surroundings(void **unused)
+{
+	char path[64], text[32] = "";
+	int fd, n = 0;
+	pid_t pid;
+
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	pid = sampler_pid();
+	assert_int_equal(getsid(pid), pid);
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	assert_true(atoi(text) >= 0);
+	for (int i = 4; i < 256; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, i);
+		n += !access(path, F_OK);
+	}
+	assert_int_equal(n, 0);
+	/* It ends with its agent. */
+	agent_proc_kill(&agent);
+	for (int i = 0; i < 5000 && !kill(pid, 0); i++)
+		usleep(1000);
+	assert_int_equal(kill(pid, 0), -1);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_two_dies, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_budget_is_of_the_start, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_dies_that_must_not_be_sampled, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_more_than_16, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_die_disappears, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_driver, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_die_source, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_push_and_sample, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_used_is_each_engines_own, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_coalesced, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hang, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_again_and_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_flood, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_error_again_and_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_ends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_program, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_childs_surroundings, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("dies", tests, NULL, NULL);
+}

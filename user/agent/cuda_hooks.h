@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The BPF programs that see libcuda calls and the end of their processes: with hooks.c the only
+ * file that knows libbpf. Which files are probed, and when, is cuda_watch.c's business.
+ *
+ * Threads: one at a time. cuda_hooks_open and cuda_hooks_attach also swap libbpf's print callback.
+ */
+#ifndef PNMEM_CUDA_HOOKS_H
+#define PNMEM_CUDA_HOOKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "pn_event.h"
+
+struct cuda_hooks;
+struct cuda_probe;
+
+typedef void (*cuda_hooks_fn)(void *arg, const struct pn_event *event);
+
+/*
+ * Loads the programs and follows processes' ends; calls are seen from the first probe on. btf_path
+ * as in hooks_options. Returns 0 or -errno (libbpf's), as hooks_open. fn is called from
+ * cuda_hooks_consume alone.
+ */
+int cuda_hooks_open(struct cuda_hooks **ret, const char *btf_path, cuda_hooks_fn fn, void *arg);
+
+/* After the last cuda_hooks_detach, for whose end it waits. NULL is allowed. */
+void cuda_hooks_close(struct cuda_hooks *hooks);
+
+/* Readable when there is a record. */
+int cuda_hooks_fd(const struct cuda_hooks *hooks);
+void cuda_hooks_consume(struct cuda_hooks *hooks);
+
+/* Calls of this process do not count. */
+void cuda_hooks_ignore(struct cuda_hooks *hooks, pid_t pid);
+
+/* This process uses libcuda, whether it has been seen to or not: its end is told. */
+void cuda_hooks_know(struct cuda_hooks *hooks, pid_t pid);
+
+/* Calls seen. */
+uint64_t cuda_hooks_calls(const struct cuda_hooks *hooks);
+
+/* The next call gives a record. One that is about to return at this moment may or may not. */
+void cuda_hooks_arm(struct cuda_hooks *hooks, bool armed);
+
+/*
+ * Probes the return of the function at this offset of a file, in every process. Returns 0 or -errno.
+ */
+int cuda_hooks_attach(struct cuda_hooks *hooks, const char *path, uint64_t offset,
+		      struct cuda_probe **ret);
+
+/*
+ * Detaches, which takes seconds, in threads of its own; they need nothing of hooks. The array is the
+ * caller's.
+ */
+void cuda_hooks_detach(struct cuda_probe *const probes[], size_t count);
+
+#endif

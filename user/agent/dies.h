@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The dies as the agent knows them: the sampler's samples, the same for every view, and over them
+ * in each view what its own engines push. Without a driver, or with PN_DIE_SOURCE push or off,
+ * there is no sampler and nothing is watched.
+ */
+#ifndef PNMEM_AGENT_DIES_H
+#define PNMEM_AGENT_DIES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/dies.h"
+#include "pn_memwatch.h"
+
+struct agent;
+struct agent_view;
+
+/* After the views and hooks. Starts the sampler where there is something to sample. 0 or -errno. */
+int dies_open(struct agent *agent);
+void dies_close(struct agent *agent);
+
+/* At each look, before the views are published: gives each its dies where they have changed. */
+void dies_look(struct agent *agent, uint64_t now_ns);
+
+/*
+ * A push from one engine (owner is its client, as a name only); the caller then looks. Returns the
+ * die's place in the view, 0 for one that was taken back, or -errno: as die_pushes_set, -ENOMEM,
+ * -EOPNOTSUPP (PN_DIE_SOURCE takes no pushes).
+ */
+int dies_push(struct agent *agent, struct agent_view *view, const void *owner,
+	      struct die_push *push);
+
+/* Process pid has attached to the agent: if it uses libcuda, it is to be seen from now on. */
+void dies_engine(struct agent *agent, int pid);
+
+/* The engine has gone; the caller then looks. */
+void dies_forget(struct agent *agent, struct agent_view *view, const void *owner);
+
+/* As pn_memwatch_dies says. Returns the number of lines written, at most max. */
+size_t dies_report(const struct agent *agent, pn_hook_status *ret, size_t max);
+
+#endif
