@@ -99,7 +99,7 @@ int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_byt
 	const struct page *page = mapping;
 	uint64_t count, offset, stride, ext_offset, ext_bytes;
 
-	if (mapped_bytes < sizeof(*page) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
+	if (mapped_bytes < offsetof(struct page, copy) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
 	    page->state_bytes != sizeof(pn_mem_state))
 		return -EPROTO;
 	count = page->copy_count;
