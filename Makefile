@@ -35,7 +35,7 @@ host_src  := $(wildcard user/host/*.c)
 lib_src   := $(wildcard user/lib/*.c)
 agent_src := $(wildcard user/agent/*.c)
 cli_src   := $(wildcard user/cli/*.c)
-bpf_src   := $(filter-out bpf/cuda.bpf.c,$(wildcard bpf/*.bpf.c))
+bpf_src   := $(wildcard bpf/*.bpf.c)
 headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 
 unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
@@ -84,7 +84,7 @@ $(B)/bpf/%.bpf.o: bpf/%.bpf.c
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(bpf_cflags) -c $< -o $@
 
-$(B)/bpf/pnmem.linked.o: $(bpf_src:%.c=$(B)/%.o)
+$(B)/bpf/pnmem.linked.o: $(filter-out %/cuda.bpf.o,$(bpf_src:%.c=$(B)/%.o))
 	$(call say,BPFLINK,$@)
 	$(Q)$(BPFTOOL) gen object $@ $^
 
@@ -137,13 +137,14 @@ $(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka $(agent_libs) $(cli_libs) -o $@
 
-# A scripted die sampler for tests/host/test_dies.
+# A scripted die sampler for test_agent_dies, and something to probe for test_agent_cuda.
+tests: $(B)/tests/host/fake_dies $(B)/tests/host/fake/libcuda.so.1
+
 $(B)/tests/host/fake_dies: $(B)/obj/tests/host/fake_dies.o $(call objs,obj,user/core/die_message.c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
-# Something to probe for tests/host/test_cuda.
 $(B)/tests/host/fake/libcuda.so.1: $(B)/obj/tests/host/fake_libcuda.o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -167,8 +168,7 @@ $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 
 $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
 
-tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check $(B)/tests/host/fake_dies \
-       $(B)/tests/host/fake/libcuda.so.1 \
+tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

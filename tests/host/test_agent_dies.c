@@ -741,5 +741,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_childs_surroundings, setup, teardown),
 	};
 
-	return cmocka_run_group_tests_name("dies", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("agent_dies", tests, NULL, NULL);
 }
