@@ -38,7 +38,7 @@ agent_src := $(wildcard user/agent/*.c)
 cli_src   := $(wildcard user/cli/*.c)
 engine_src := $(wildcard tools/engine/*.c)
 dies_src  := $(wildcard user/dies/*.c)
-bpf_src   := $(filter-out bpf/cuda.bpf.c,$(wildcard bpf/*.bpf.c))
+bpf_src   := $(wildcard bpf/*.bpf.c)
 headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 
 unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/test_*.c))
@@ -88,7 +88,7 @@ $(B)/bpf/%.bpf.o: bpf/%.bpf.c
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(bpf_cflags) -c $< -o $@
 
-$(B)/bpf/pnmem.linked.o: $(bpf_src:%.c=$(B)/%.o)
+$(B)/bpf/pnmem.linked.o: $(filter-out %/cuda.bpf.o,$(bpf_src:%.c=$(B)/%.o))
 	$(call say,BPFLINK,$@)
 	$(Q)$(BPFTOOL) gen object $@ $^
 
@@ -147,13 +147,14 @@ $(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka $(agent_libs) $(cli_libs) -o $@
 
-# A scripted die sampler for tests/host/test_dies.
+# A scripted die sampler for test_agent_dies, and something to probe for test_agent_cuda.
+tests: $(B)/tests/host/fake_dies $(B)/tests/host/fake/libcuda.so.1
+
 $(B)/tests/host/fake_dies: $(B)/obj/tests/host/fake_dies.o $(call objs,obj,user/core/die_message.c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
-# Something to probe for tests/host/test_cuda.
 $(B)/tests/host/fake/libcuda.so.1: $(B)/obj/tests/host/fake_libcuda.o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -206,7 +207,6 @@ $(B)/tests/cuda-load: $(call objs,obj,tests/cuda/cuda_load.c)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
-       $(B)/tests/host/fake_dies $(B)/tests/host/fake/libcuda.so.1 \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

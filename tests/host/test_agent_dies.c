@@ -202,6 +202,53 @@ static void test_two_dies(void **unused)
 	assert_int_equal(ext.source_state[PN_SRC_DIES], PN_SRC_OK);
 }
 
+static void expect_output(const char *command, const char *const wanted[])
+{
+	char output[16384] = "", line[160];
+	FILE *pipe;
+	size_t n;
+
+	snprintf(line, sizeof(line), "build/pnmem %s 2>&1", command);
+	pipe = popen(line, "re");
+	assert_non_null(pipe);
+	n = fread(output, 1, sizeof(output) - 1, pipe);
+	pclose(pipe);
+	output[n] = 0;
+	for (int i = 0; wanted[i]; i++)
+		if (!strstr(output, wanted[i]))
+			fail_msg("no \"%s\" in the output of %s:\n%s", wanted[i], line, output);
+}
+
+/* As an operator sees it. */
+static void test_command_line(void **unused)
+{
+	static const char *const status[] = {
+		"die 0   0000:05:00.0 OK, free 10.8 GiB, budget 10.7 GiB, used 0 B, ",
+		"die 1   0000:06:00.0 TIGHT, free 500.0 MiB, budget 10.7 GiB, used 0 B, ",
+		"die 2   0000:07:00.0 not known, unsupported",
+		"s ago", NULL,
+	};
+	static const char *const json[] = {
+		"\"n_dies\": 3", "\"pci\": \"0000:06:00.0\"",
+		"\"uuid\": \"02000000000000000000000000000000\"",
+		"\"level_name\": \"TIGHT\"", NULL,
+	};
+	static const char *const doctor[] = {
+		"ok        sampler   pnmem-dies: pid ",
+		"ok        uprobe    libcuda: not wanted (--no-bpf)",
+		"ok        die 0     0000:05:00.0 Fake die 1: sampled, own context of 100 MiB",
+		"degraded  die 2     0000:07:00.0 Fake die 3: exclusive compute mode", NULL,
+	};
+
+	start("die 1 0000:05:00.0 0 11000 12000 100\n"
+	      "die 2 0000:06:00.0 0 500 12000 0\n"
+	      "die 3 0000:07:00.0 1 0 12000 0\n");
+	expect_die(2, PN_SRC_UNSUPPORTED, 0, 5000);
+	expect_output("status", status);
+	expect_output("status --json", json);
+	expect_output("doctor", doctor);
+}
+
 /* A total that changes does not move the budget: it is what it was at the start. */
 static void test_budget_is_of_the_start(void **unused)
 {
@@ -672,6 +719,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_two_dies, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_command_line, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_budget_is_of_the_start, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dies_that_must_not_be_sampled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more_than_16, setup, teardown),
@@ -693,5 +741,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_childs_surroundings, setup, teardown),
 	};
 
-	return cmocka_run_group_tests_name("dies", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("agent_dies", tests, NULL, NULL);
 }

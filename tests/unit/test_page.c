@@ -160,6 +160,7 @@ static void test_foreign_pages(void **unused)
 	struct page *p = &s->page, good = *p;
 
 	assert_int_equal(page_open(&view, p, sizeof(*p) - 1), -EPROTO);
+	assert_int_equal(page_open(&view, p, offsetof(struct page, copy) - 1), -EPROTO);
 	p->magic++;
 	assert_int_equal(page_open(&view, p, PAGE_BYTES), -EPROTO);
 	*p = good;
@@ -208,8 +209,16 @@ static void test_ranges(void **unused)
 	assert_int_equal(state.level, PN_MEM_LEVEL_CRITICAL);
 	state.n_dies = -5;
 	page_publish(&s->page, &state, &ext, 0);
-	page_read(&view, &state, NULL);
+	ext.n_more_dies = UINT32_MAX;
+	memset(ext.die_pci, 'x', sizeof(ext.die_pci));
+	memset(ext.more_die[PN_MEM_MORE_DIES - 1].pci, 'x', sizeof(ext.more_die[0].pci));
+	page_publish(&s->page, &state, &ext, 0);
+	page_read(&view, &state, &ext);
 	assert_int_equal(state.n_dies, 0);
+	assert_int_equal(ext.n_more_dies, PN_MEM_MORE_DIES);
+	assert_int_equal(strlen(ext.die_pci[0]), sizeof(ext.die_pci[0]) - 1);
+	assert_int_equal(strlen(ext.more_die[PN_MEM_MORE_DIES - 1].pci),
+			 sizeof(ext.more_die[0].pci) - 1);
 	free(s);
 }
 
@@ -230,6 +239,13 @@ static void test_older_writer(void **unused)
 	assert_int_equal(ext.looks, 5);
 	for (int i = 0; i < PN_MEM_MAX_DIES; i++)
 		assert_int_equal(ext.die_sample_ns[i], 0);
+	/* One from before there were more than 16 dies, on a page of its size. */
+	s->page.ext_bytes = offsetof(pn_mem_ext, die_state);
+	s->page.copy_stride = sizeof(pn_mem_state) + offsetof(pn_mem_ext, die_state);
+	assert_int_equal(page_open(&view, &s->page, 8192), 0);
+	memset(&ext, 0xff, sizeof(ext));
+	assert_int_equal(page_read(&view, &state, &ext), 0);
+	assert_int_equal(ext.n_more_dies, 0);
 	/* And a later one a longer: its end is left out, and its copies are further apart. */
 	s->page.ext_bytes = sizeof(pn_mem_ext) + 64;
 	s->page.copy_stride = sizeof(struct page_payload) + 64;

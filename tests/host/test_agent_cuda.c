@@ -420,5 +420,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_end_of_the_agent, setup, teardown),
 	};
 
-	return cmocka_run_group_tests_name("cuda", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("agent_cuda", tests, NULL, NULL);
 }
