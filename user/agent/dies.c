@@ -486,6 +486,8 @@ static void report_die(const struct dies *dies, int place, uint64_t now_ns, pn_h
 			     facts->error_name);
 	else if (die->closed)
 		n = snprintf(why, sizeof(why), "smaller than PN_DIE_RESERVE_BYTES: not judged");
+	else if (!facts->own_context_bytes)
+		n = snprintf(why, sizeof(why), "sampled, own context not measured yet");
 	else
 		n = snprintf(why, sizeof(why), "sampled, own context of %llu MiB added back",
 			     (unsigned long long)(facts->own_context_bytes >> 20));
