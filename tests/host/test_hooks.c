@@ -16,13 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "../skip.h"
 #include "agent/hooks.h"
+#include "host/clock.h"
 #include "lib/pressure.h"
 
 #define MIB       (1024 * 1024ul)
@@ -30,14 +32,6 @@
 #define HOOKS_MAX 32
 
 #define HOST_PRESSURE "/proc/pressure/memory"
-
-static uint64_t clock_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
-}
 
 /* What hooks_consume has delivered. */
 struct seen {
@@ -47,6 +41,9 @@ struct seen {
 	uint64_t sleeps_ended; /* times the descriptor ended a poll */
 	uint32_t want_pid;     /* the process that the rest is about, 0: any */
 	uint64_t of_pid[PN_EVENT_KIND_COUNT];
+	uint64_t want_cgroup_id; /* the cgroup that the rest is about, 0: any */
+	uint64_t of_cgroup[PN_EVENT_KIND_COUNT];
+	uint64_t value_bits[PN_EVENT_KIND_COUNT]; /* every value, or-ed */
 	struct pn_event last[PN_EVENT_KIND_COUNT];
 };
 
@@ -65,13 +62,17 @@ static void seen_add(void *arg, const struct pn_event *event)
 	if (seen->want_pid && event->pid != seen->want_pid)
 		return;
 	seen->of_pid[event->kind]++;
+	if (seen->want_cgroup_id && event->cgroup_id != seen->want_cgroup_id)
+		return;
+	seen->of_cgroup[event->kind]++;
+	seen->value_bits[event->kind] |= event->value;
 	seen->last[event->kind] = *event;
 }
 
-/* total= of the "some" line in ns; false without PSI. */
-static bool psi_some_total_ns(uint64_t *ret)
+/* total= of the "some" line of a pressure file in ns; false without PSI. */
+static bool psi_file_total_ns(const char *path, uint64_t *ret)
 {
-	FILE *file = fopen(HOST_PRESSURE, "re");
+	FILE *file = fopen(path, "re");
 	unsigned long long total_us;
 	bool ok;
 
@@ -84,12 +85,26 @@ static bool psi_some_total_ns(uint64_t *ret)
 	return ok;
 }
 
+static bool psi_some_total_ns(uint64_t *ret)
+{
+	return psi_file_total_ns(HOST_PRESSURE, ret);
+}
+
 static const char *mode_name(uint32_t mode)
 {
 	return mode == PN_MODE_FENTRY       ? "fentry"
 	       : mode == PN_MODE_KPROBE     ? "kprobe"
 	       : mode == PN_MODE_TRACEPOINT ? "tracepoint"
 					    : "none";
+}
+
+/* As the kernel has it: of a program started by its loader (make bundle) that is the loader's. */
+static const char *own_name(void)
+{
+	static char name[16];
+
+	prctl(PR_GET_NAME, name);
+	return name;
 }
 
 /* What a test holds; given back by teardown also when it fails or skips. */
@@ -106,7 +121,7 @@ static void close_hooks(void)
 
 static void open_hooks(uint32_t mode)
 {
-	struct hooks_options options = { .best_stall_mode = mode };
+	struct hooks_options options = { .best_mode = mode };
 
 	close_hooks();
 	memset(&seen, 0, sizeof(seen));
@@ -268,7 +283,7 @@ static void test_stalls(void **state)
 {
 	uint32_t mode = *(const uint32_t *)*state;
 	struct hooks_counters before, after;
-	uint64_t psi_before_ns = 0, psi_after_ns = 0, begin_ns, stall_ns, psi_ns;
+	uint64_t psi_before_ns = 0, psi_after_ns = 0, begin_ns, stall_ns, some_ns, psi_ns;
 	bool has_psi;
 
 	create_group();
@@ -297,11 +312,13 @@ static void test_stalls(void **state)
 	consume_until(NULL, 0);
 
 	stall_ns = after.stall_ns - before.stall_ns;
+	some_ns = after.some_ns - before.some_ns;
 	psi_ns = psi_after_ns - psi_before_ns;
-	print_message("# %s: %llu stalls, %llu us, psi some %llu us, %llu STALL %llu END "
+	print_message("# %s: %llu stalls, %llu us, some %llu us, psi some %llu us, %llu STALL %llu END "
 		      "%llu RECLAIM, %llu drops, stalled now %lld\n",
 		      mode_name(mode), (unsigned long long)(after.stalls - before.stalls),
-		      (unsigned long long)stall_ns / 1000, (unsigned long long)psi_ns / 1000,
+		      (unsigned long long)stall_ns / 1000, (unsigned long long)some_ns / 1000,
+		      (unsigned long long)psi_ns / 1000,
 		      (unsigned long long)seen.count[PN_EVENT_STALL],
 		      (unsigned long long)seen.count[PN_EVENT_STALL_END],
 		      (unsigned long long)seen.count[PN_EVENT_RECLAIM],
@@ -312,11 +329,13 @@ static void test_stalls(void **state)
 	assert_true(seen.firsts > 0);
 	assert_true(seen.of_pid[PN_EVENT_RECLAIM] > 0);
 	assert_true(seen.of_pid[PN_EVENT_STALL_END] > 0);
-	assert_string_equal(seen.last[PN_EVENT_RECLAIM].comm, "test_hooks");
+	assert_string_equal(seen.last[PN_EVENT_RECLAIM].comm, own_name());
 	assert_int_not_equal(seen.last[PN_EVENT_RECLAIM].cgroup_id, 0);
 	assert_true(after.stalls - before.stalls > 10);
 	assert_true(after.last_stall_ns > begin_ns && after.last_stall_ns < clock_now_ns());
 	assert_true(stall_ns > 0);
+	assert_true(some_ns > 0 && some_ns <= stall_ns + MS_NS);
+	assert_true(some_ns <= after.last_stall_ns - begin_ns + MS_NS);
 	/* At most a record of a kind per millisecond and CPU. */
 	assert_true(seen.count[PN_EVENT_STALL] <=
 		    (after.last_stall_ns - begin_ns) / MS_NS * sysconf(_SC_NPROCESSORS_CONF) + 100);
@@ -331,8 +350,107 @@ static void test_stalls(void **state)
 	if (mode == PN_MODE_TRACEPOINT)
 		assert_true(stall_ns + 20 * MS_NS >= psi_ns / 2);
 	else
-		assert_true(stall_ns + 20 * MS_NS >= psi_ns / 10 * 9);
+		assert_true(some_ns + 20 * MS_NS >= psi_ns / 10 * 9);
 	assert_true(stall_ns <= psi_ns * sysconf(_SC_NPROCESSORS_ONLN) * 3 / 2 + 20 * MS_NS);
+}
+
+/*
+ * The clock of `some` against the kernel's own total=, with one task stalling and with several. It
+ * is the time in which anyone stalls. PSI averages that over the CPUs in use: the same for a group
+ * with one task, less for what runs on several.
+ */
+static void test_some_clock(void **state)
+{
+	struct hooks_counters before, after;
+	char group_file[300];
+	pid_t more[3] = { 0 };
+
+	create_group();
+	open_hooks(0);
+	if (hooks_stall_mode(hooks) == PN_MODE_TRACEPOINT)
+		skip_because("needs fentry or kprobe");
+	snprintf(group_file, sizeof(group_file), "%s/memory.pressure", group.path);
+	start_reader();
+	for (int tasks = 1; tasks <= 4; tasks += 3) {
+		uint64_t host_before_ns, host_after_ns, own_before_ns, own_after_ns;
+		uint64_t begin_ns, wall_ns, some_ns, host_ns, own_ns;
+
+		for (int i = 0; tasks > 1 && i < 3; i++)
+			more[i] = pressure_start_reader(&group, 200 * MIB);
+		consume_until(NULL, 300);
+		hooks_counters(hooks, &before);
+		if (!psi_some_total_ns(&host_before_ns) ||
+		    !psi_file_total_ns(group_file, &own_before_ns))
+			break;
+		begin_ns = clock_now_ns();
+		consume_until(NULL, 3000);
+		hooks_counters(hooks, &after);
+		psi_some_total_ns(&host_after_ns);
+		psi_file_total_ns(group_file, &own_after_ns);
+		wall_ns = clock_now_ns() - begin_ns;
+		some_ns = after.some_ns - before.some_ns;
+		host_ns = host_after_ns - host_before_ns;
+		own_ns = own_after_ns - own_before_ns;
+		print_message("# estimate, %d stalling: some %.1f %%, psi of the group %.1f %%, of "
+			      "the host %.1f %% of the time\n",
+			      tasks, 100.0 * some_ns / wall_ns, 100.0 * own_ns / wall_ns,
+			      100.0 * host_ns / wall_ns);
+		assert_true(some_ns + 20 * MS_NS >= own_ns / 10 * 9);
+		assert_true(some_ns <= wall_ns + 5 * MS_NS);
+		if (tasks == 1)
+			assert_true(some_ns <= own_ns / 10 * 11 + 20 * MS_NS);
+	}
+	for (int i = 0; i < 3; i++)
+		pressure_stop(more[i]);
+	stop_reader();
+	/* Nobody stalls: it stands still. */
+	consume_until(NULL, 100);
+	hooks_counters(hooks, &before);
+	consume_until(NULL, 300);
+	hooks_counters(hooks, &after);
+	assert_true(after.some_ns - before.some_ns < 150 * MS_NS);
+}
+
+/* ---- cgroup memory events, once for each rung ------------------------------------------------ */
+
+static uint64_t group_id(void)
+{
+	struct stat st;
+
+	assert_int_equal(stat(group.path, &st), 0);
+	return st.st_ino; /* of a kernfs folder: the cgroup's id */
+}
+
+static void test_memcg_events(void **state)
+{
+	uint32_t mode = *(const uint32_t *)*state;
+
+	create_group();
+	if (group.is_v1)
+		skip_because("the memory controller is on cgroup v1");
+	open_hooks(mode);
+	if (hooks_memcg_mode(hooks) != mode)
+		skip_because("this kernel refuses the %s rung, see the hook lines",
+			     mode_name(mode));
+	seen.want_cgroup_id = group_id();
+	start_reader();
+	consume_until(&seen.of_cgroup[PN_EVENT_MEMCG], 20000);
+	assert_true(seen.of_cgroup[PN_EVENT_MEMCG] > 0);
+	assert_int_equal(seen.last[PN_EVENT_MEMCG].value, 1 << PN_MEMCG_MAX);
+	assert_int_equal(seen.last[PN_EVENT_MEMCG].pid, reader);
+	assert_string_equal(seen.last[PN_EVENT_MEMCG].comm, own_name());
+	stop_reader();
+	/* What the counters say now has been told: the kernel's timer repeats it in vain. */
+	consume_until(NULL, 200);
+	memset(&seen, 0, sizeof(seen));
+	seen.want_cgroup_id = group_id();
+	consume_until(NULL, 300);
+	assert_true(seen.of_cgroup[PN_EVENT_MEMCG] <= 1);
+
+	assert_true(pressure_oom(&group) > 0);
+	consume_until(NULL, 100);
+	assert_true(seen.value_bits[PN_EVENT_MEMCG] & 1 << PN_MEMCG_OOM);
+	assert_true(seen.value_bits[PN_EVENT_MEMCG] & 1 << PN_MEMCG_OOM_KILL);
 }
 
 /* Records go on while the agent is woken by few of them. */
@@ -346,7 +464,7 @@ static void test_stall_wake_gap(void **state)
 	start_reader();
 	consume_until(&seen.count[PN_EVENT_STALL], 20000);
 	for (int i = 0; i < 2; i++) {
-		hooks_set_stall_wake_gap(hooks, gaps_ns[i]);
+		hooks_set_wake_gap(hooks, gaps_ns[i]);
 		consume_until(NULL, 20);
 		memset(&seen, 0, sizeof(seen));
 		consume_until(NULL, 1200);
@@ -400,7 +518,7 @@ static void test_oom_kill(void **state)
 	hooks_counters(hooks, &counters);
 	assert_int_equal(seen.of_pid[PN_EVENT_OOM_KILL], 1);
 	assert_int_equal(seen.last[PN_EVENT_OOM_KILL].tid, pid);
-	assert_string_equal(seen.last[PN_EVENT_OOM_KILL].comm, "test_hooks");
+	assert_string_equal(seen.last[PN_EVENT_OOM_KILL].comm, own_name());
 	assert_true(counters.oom_kills >= 1);
 }
 
@@ -504,6 +622,9 @@ int main(void)
 		{ "test_stalls_fentry", test_stalls, NULL, teardown, &stall_modes[0] },
 		{ "test_stalls_kprobe", test_stalls, NULL, teardown, &stall_modes[1] },
 		{ "test_stalls_tracepoint", test_stalls, NULL, teardown, &stall_modes[2] },
+		cmocka_unit_test_teardown(test_some_clock, teardown),
+		{ "test_memcg_events_fentry", test_memcg_events, NULL, teardown, &stall_modes[0] },
+		{ "test_memcg_events_kprobe", test_memcg_events, NULL, teardown, &stall_modes[1] },
 		cmocka_unit_test_teardown(test_stall_wake_gap, teardown),
 		cmocka_unit_test_teardown(test_idle, teardown),
 		cmocka_unit_test_teardown(test_oom_kill, teardown),

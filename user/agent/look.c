@@ -126,8 +126,8 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 			     in.slack_bytes == UINT64_MAX ? UINT64_MAX
 							  : in.slack_bytes / 2 / FAULT_MAX_BYTES,
 			     max_u64(fill_ns, FAULT_INTERVAL_MIN_NS));
-	hooks_set_stall_wake_gap(agent->hooks,
-				 max_u64(agent->source.pace.gap_ns, STALL_WAKE_MIN_NS));
+	hooks_set_wake_gap(agent->hooks,
+			   max_u64(agent->source.pace.gap_ns, STALL_WAKE_MIN_NS));
 }
 
 void agent_look(struct agent *agent, bool force)

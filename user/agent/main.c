@@ -34,7 +34,9 @@ static const struct argp_option option_table[] = {
 	{ "foreground", OPT_FOREGROUND, 0, 0, "Stay in the foreground", 0 },
 	{ "no-bpf", OPT_NO_BPF, 0, 0, "Load no BPF programs; use a PSI trigger or a poll", 0 },
 	{ "stall-hook", OPT_STALL_HOOK, "RUNG", 0,
-	  "Best hook to try for stalls: fentry (default), kprobe, tracepoint, trigger, poll", 0 },
+	  "Best hook to try for stalls, and so for cgroup events: fentry (default), kprobe, "
+	  "tracepoint, trigger, poll",
+	  0 },
 	{ "procfs", OPT_PROCFS, "DIR", 0, "Read this instead of /proc", 0 },
 	{ "cgroupfs", OPT_CGROUPFS, "DIR", 0, "Read this instead of /sys/fs/cgroup", 0 },
 	{ 0 },
@@ -78,7 +80,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->cgroupfs = arg;
 		return 0;
 	case OPT_STALL_HOOK:
-		if (parse_stall_hook(arg, &options->best_stall_mode))
+		if (parse_stall_hook(arg, &options->best_mode))
 			argp_error(state, "no such hook: %s", arg);
 		return 0;
 	case ARGP_KEY_ARG:
@@ -179,10 +181,9 @@ static int agent_open(struct agent *agent)
 	if (!r)
 		r = sd_event_add_time(agent->event, &agent->timer, CLOCK_MONOTONIC, 0, 1, on_timer,
 				      agent);
-	if (r >= 0)
-		r = wake_open(agent);
 	if (r < 0)
 		return r;
+	wake_open(agent);
 	sd_event_set_watchdog(agent->event, true);
 	harden();
 	agent_look(agent, true);

@@ -14,6 +14,7 @@ struct agent_view {
 	int memfd;	     /* the page, sealed against everything but our own mapping */
 	bool fresh;	     /* not published yet */
 	uint8_t logged[8];   /* as agent.source_logged, for the group's sources */
+	struct memcg_events *events; /* NULL: nothing to poll */
 	unsigned n_users;    /* clients that have it */
 	const void *die_owner[PN_MEM_MAX_DIES]; /* the client whose push it is */
 	char *key;	     /* the cgroup's paths; "" for the host's own */
