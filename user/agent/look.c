@@ -45,6 +45,9 @@ static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, c
 	else if (state == PN_SRC_UNSUPPORTED)
 		log_line(LOG_NOTICE, "%s: switched off in this kernel, levels come from bytes alone",
 			 name);
+	else if (state == PN_SRC_ESTIMATED)
+		log_line(LOG_NOTICE, "%s: not in this kernel, `some` is estimated from the stall hook",
+			 name);
 	else if (state == PN_SRC_OK && *logged == PN_SRC_STALE)
 		log_line(LOG_NOTICE, "%s can be read again", name);
 	*logged = state;
@@ -133,13 +136,16 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 void agent_look(struct agent *agent, bool force)
 {
 	struct hooks_counters counters = { 0 };
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = clock_now_ns(), some_clock_ns = UINT64_MAX;
 
 	agent->looks++;
 	if (agent->hooks_live)
 		hooks_counters(agent->hooks, &counters);
+	/* The tracepoints do not see a wait for a page that was evicted: not worth an estimate. */
+	if (agent->mode == PN_MODE_FENTRY || agent->mode == PN_MODE_KPROBE)
+		some_clock_ns = counters.some_ns;
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
-			 counters.stall_ns, force);
+			 counters.stall_ns, some_clock_ns, force);
 	for (struct agent_view *av = agent->views; av; av = av->next) {
 		set_counters(agent, &counters, &av->view.ext);
 		view_publish(&av->view, &agent->source, &agent->config, now_ns, agent->event_ns,
