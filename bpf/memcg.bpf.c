@@ -8,7 +8,7 @@
 #include <linux/ptrace.h>
 #include <bpf/bpf_tracing.h>
 
-#define EVENTS_FILE "memory.events.local"
+#define EVENTS_FILE  "memory.events.local"
 #define MEMCG_URGENT (1 << PN_MEMCG_OOM | 1 << PN_MEMCG_OOM_KILL)
 
 struct memcg_counts {
@@ -62,7 +62,8 @@ static __always_inline int memcg_notify(const struct cgroup_file *file)
 	if (!what || (!slot_take(cpu, PN_EVENT_SLOT_MEMCG, now_ns) && !(what & MEMCG_URGENT)))
 		return 0;
 	bpf_map_update_elem(&memcg_told, &group_id, &now, BPF_ANY);
-	wake = what & MEMCG_URGENT || (__s64)(now_ns - last_memcg_wake_ns) >= (__s64)memcg_wake_gap_ns;
+	wake = what & MEMCG_URGENT ||
+	       (__s64)(now_ns - last_memcg_wake_ns) >= (__s64)memcg_wake_gap_ns;
 	if (wake)
 		last_memcg_wake_ns = now_ns;
 

@@ -53,11 +53,11 @@ __u64 stall_wake_gap_ns = 1000000; /* set by the agent */
 __s64 stalled_now;
 /* The time in which at least one task was stalled: what PSI calls some, were there one CPU. */
 __u64 some_ns;
-__u64 some_since_ns;	/* begin of what is not in some_ns yet, while stalled_now is above 0 */
+__u64 some_since_ns;    /* begin of what is not in some_ns yet, while stalled_now is above 0 */
 __u64 stalled_reset_ns; /* tasks stalled since before this are not in stalled_now */
-__u64 last_stall_ns;	/* newest begin or end */
-__u64 last_suffer_ns; /* the same without kernel threads: the quiet clock */
-__u64 last_wake_ns;   /* newest stall record that woke the agent */
+__u64 last_stall_ns;    /* newest begin or end */
+__u64 last_suffer_ns;   /* the same without kernel threads: the quiet clock */
+__u64 last_wake_ns;     /* newest stall record that woke the agent */
 
 /*
  * The count of stalled tasks and the clock that runs while it is not 0. Without a lock (programs

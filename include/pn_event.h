@@ -15,7 +15,7 @@ enum pn_event_kind {
 	PN_EVENT_OOM_KILL = 4,    /* the task is the victim; value is 0 */
 	PN_EVENT_KSWAPD_WAKE = 5, /* value is the node */
 	PN_EVENT_FAULTS = 6,      /* value is the page faults counted since the last look */
-	PN_EVENT_MEMCG = 7,       /* a cgroup's memory.events went up; value is 1 << PN_MEMCG_* bits */
+	PN_EVENT_MEMCG = 7, /* a cgroup's memory.events went up; value is 1 << PN_MEMCG_* bits */
 	PN_EVENT_KIND_COUNT = 8,
 };
 

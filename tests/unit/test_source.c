@@ -12,8 +12,8 @@
 #include "host/source.h"
 #include "host_tree.h"
 
-#define S  1000000000ull
-#define MS 1000000ull
+#define S        1000000000ull
+#define MS       1000000ull
 #define NO_CLOCK UINT64_MAX
 
 static struct host_tree tree;

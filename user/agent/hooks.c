@@ -20,6 +20,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "agent/hooks_why.h"
 #include "host/clock.h"
 #include "pnmem.skel.h"
 
@@ -237,74 +238,6 @@ static int image_attach(struct image *image, size_t i)
 	return image_add_link(image, bpf_program__attach(program));
 }
 
-/* ---- why a hook was refused ----------------------------------------------------------------- */
-
-static bool name_starts(const char *name, const char *start)
-{
-	return strncmp(name, start, strlen(start)) == 0;
-}
-
-/* "integrity" from "none [integrity] confidentiality"; false if it cannot be read. */
-static bool lockdown_mode(char *ret, size_t ret_bytes)
-{
-	int fd = open("/sys/kernel/security/lockdown", O_RDONLY | O_CLOEXEC);
-	char text[128];
-	char *begin, *end;
-	ssize_t n;
-
-	if (fd < 0)
-		return false;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	begin = strchr(text, '[');
-	end = begin ? strchr(begin, ']') : NULL;
-	if (!end)
-		return false;
-	*end = '\0';
-	snprintf(ret, ret_bytes, "%s", begin + 1);
-	return true;
-}
-
-static void hook_why(const char *name, const char *btf_path, int err, char *ret, size_t ret_bytes)
-{
-	bool trampoline = name_starts(name, "fentry") || name_starts(name, "fexit");
-	bool kprobe = name_starts(name, "kprobe") || name_starts(name, "kretprobe");
-	/* These are checked against the kernel's own types, whatever file CO-RE uses. */
-	bool kernel_btf = trampoline || name_starts(name, "tp_btf") || !btf_path;
-	char mode[32];
-
-	if ((err == -EPERM || err == -EACCES) && geteuid() != 0)
-		snprintf(ret, ret_bytes, "not root (CAP_BPF and CAP_PERFMON are needed)");
-	else if (err == -EPERM && lockdown_mode(mode, sizeof(mode)) && strcmp(mode, "none") != 0)
-		snprintf(ret, ret_bytes, "kernel lockdown=%s refuses it", mode);
-	else if (err == -EPERM && trampoline)
-		snprintf(ret, ret_bytes,
-			 "likely kernel lockdown (no readable "
-			 "/sys/kernel/security/lockdown to confirm it)");
-	else if (err == -EPERM)
-		snprintf(ret, ret_bytes, "a capability is missing, or kernel lockdown");
-	else if (btf_path && access(btf_path, R_OK) != 0)
-		snprintf(ret, ret_bytes, "the BTF file that was given cannot be read");
-	else if (kernel_btf && access("/sys/kernel/btf/vmlinux", R_OK) != 0)
-		snprintf(ret, ret_bytes, "no kernel BTF (/sys/kernel/btf/vmlinux)");
-	else if (kprobe && access("/sys/bus/event_source/devices/kprobe", F_OK) != 0)
-		snprintf(ret, ret_bytes, "kernel built without CONFIG_KPROBES");
-	else if (err == -ENOMEM)
-		snprintf(ret, ret_bytes, "no memory, or RLIMIT_MEMLOCK is too low");
-	else if (err == -ENOENT || err == -ESRCH)
-		snprintf(ret, ret_bytes, "this kernel has no such function or tracepoint");
-	else if (err == -EOPNOTSUPP || err == -ENOTSUP)
-		snprintf(ret, ret_bytes, "this kernel cannot attach programs of this kind");
-	else if (err == -EINVAL || err == -EACCES)
-		snprintf(ret, ret_bytes,
-			 "the kernel's verifier refuses it (a field or helper it lacks)");
-	else
-		snprintf(ret, ret_bytes, "%s", strerrordesc_np(-err));
-}
-
 /* ---- choosing ------------------------------------------------------------------------------- */
 
 static void hook_set(struct hooks *hooks, size_t i, const char *btf_path, int err)
@@ -315,7 +248,7 @@ static void hook_set(struct hooks *hooks, size_t i, const char *btf_path, int er
 	status->err = err;
 	status->why[0] = '\0';
 	if (err)
-		hook_why(status->hook, btf_path, err, status->why, sizeof(status->why));
+		hooks_why(status->hook, btf_path, err, status->why, sizeof(status->why));
 }
 
 /* Tries every program of a unit alone. True if all of them can be had. */
@@ -518,7 +451,11 @@ int hooks_open(struct hooks **ret, const struct hooks_options *options, hooks_ev
 	}
 
 	best_mode = options->best_mode ? options->best_mode : PN_MODE_FENTRY;
-	if (!best_try(hooks, best_mode, options->btf_path)) {
+	err = hooks_reading_is_locked_down() ? -EPERM : hooks_btf_check(options->btf_path);
+	if (err) {
+		for (size_t i = 0; i < HOOK_COUNT; i++)
+			hook_set(hooks, i, options->btf_path, err);
+	} else if (!best_try(hooks, best_mode, options->btf_path)) {
 		hooks->stall_mode = rung_choose(hooks, "stall", best_mode, options->btf_path);
 		hooks->memcg_mode = rung_choose(hooks, "memcg", best_mode, options->btf_path);
 		units_try(hooks, NULL, PN_MODE_NONE, options->btf_path);

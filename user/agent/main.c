@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -276,6 +277,7 @@ int main(int argc, char **argv)
 	struct agent agent = { .options = &options, .procfs_fd = -1, .cgroupfs_fd = -1 };
 	int ready_fd = -1, r;
 
+	prctl(PR_SET_NAME, "pnmemd"); /* the bundle's loader starts us under its own name */
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (!options.foreground) {

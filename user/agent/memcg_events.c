@@ -15,7 +15,7 @@
 /* A group at its limit has events all the time: after two, no look for them before the next 100 ms
  * begin. The file stays readable meanwhile, so that none is lost. */
 #define RATE_INTERVAL_US 100000
-#define RATE_BURST	 2
+#define RATE_BURST       2
 
 struct memcg_events {
 	struct agent *agent;
@@ -53,7 +53,8 @@ struct memcg_events *memcg_events_open(struct agent *agent, int dir_fd)
 	events->agent = agent;
 	events->fd = openat(dir_fd, "memory.events", O_RDONLY | O_CLOEXEC);
 	if (events->fd < 0 || take_notice(events) ||
-	    sd_event_add_io(agent->event, &events->io, events->fd, EPOLLPRI, on_change, events) < 0) {
+	    sd_event_add_io(agent->event, &events->io, events->fd, EPOLLPRI, on_change, events) <
+		    0) {
 		memcg_events_close(events);
 		return NULL;
 	}
