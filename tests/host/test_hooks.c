@@ -133,7 +133,7 @@ static void open_hooks(uint32_t mode)
 
 static void create_group(void)
 {
-	int err = pressure_group_create(&group, 40 * MIB);
+	int err = pressure_group_create(&group, 20 * MIB);
 
 	if (err)
 		skip_because("no memory cgroup can be made: %s", strerror(-err));
@@ -141,7 +141,7 @@ static void create_group(void)
 
 static void start_reader(void)
 {
-	reader = pressure_start_reader(&group, 100 * MIB);
+	reader = pressure_start_reader(&group, 50 * MIB);
 	assert_true(reader > 0);
 }
 
@@ -445,14 +445,14 @@ static void test_some_clock(void **state)
 		uint64_t begin_ns, wall_ns, some_ns, host_ns, own_ns;
 
 		for (int i = 0; tasks > 1 && i < 3; i++)
-			more[i] = pressure_start_reader(&group, 100 * MIB);
+			more[i] = pressure_start_reader(&group, 50 * MIB);
 		consume_until(NULL, 300);
 		hooks_counters(hooks, &before);
 		if (!psi_some_total_ns(&host_before_ns) ||
 		    !psi_file_total_ns(group_file, &own_before_ns))
 			break;
 		begin_ns = clock_now_ns();
-		consume_until(NULL, 3000);
+		consume_until(NULL, 2000);
 		hooks_counters(hooks, &after);
 		psi_some_total_ns(&host_after_ns);
 		psi_file_total_ns(group_file, &own_after_ns);
@@ -644,10 +644,11 @@ static void test_kswapd_wake(void **state)
 		skip_because(
 			"puts the whole machine under pressure, which only a virtual one is for");
 	open_hooks(PN_MODE_TRACEPOINT);
-	hog = pressure_start_hog(40 * MIB);
+	hog = pressure_start_hog(20 * MIB);
 	assert_true(hog > 0);
 	pressure_group_none(&group);
-	start_reader();
+	reader = pressure_start_reader(&group, 100 * MIB);
+	assert_true(reader > 0);
 	consume_until(&seen.count[PN_EVENT_KSWAPD_WAKE], 30000);
 	assert_true(seen.count[PN_EVENT_KSWAPD_WAKE] > 0);
 	assert_int_equal(seen.last[PN_EVENT_KSWAPD_WAKE].value, 0); /* the node */
