@@ -3,6 +3,8 @@
 # One Makefile, not recursive; everything it makes lies under build/.
 #   make            build             make run     build, start the agent, show the snapshot
 #   make check      build, test all   make bench   the measurements
+#   make bundle     build/bundle: the programs for a Linux without the libraries they need
+#   make check-kernels   the host tests on Debian's kernels from 5.10 on, under qemu
 # V=1 shows commands, WERROR=1 makes warnings errors, CFLAGS and LDFLAGS are appended.
 
 B       ?= build
@@ -51,7 +53,7 @@ objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all run check bench install clean tests
+.PHONY: all run check check-kernels bundle bench install clean tests
 
 all: $(B)/pnmemd $(B)/pnmem $(B)/pnmem-dies $(B)/libpnmem.so $(B)/libpnmem.a $(B)/tools/pressure
 
@@ -217,10 +219,20 @@ run:
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)exec tools/run.sh $(B)
 
+# CHECK_KERNELS=1: the kernel matrix too, under the same closing line.
 check:
-	$(Q)tools/deps.sh test
+	$(Q)tools/deps.sh test $(if $(CHECK_KERNELS),vm)
 	$(Q)$(MAKE) --no-print-directory tests WERROR=1
 	$(Q)tests/check $(B)
+
+check-kernels:
+	$(Q)tools/deps.sh test vm
+	$(Q)$(MAKE) --no-print-directory all $(host_tests) WERROR=1
+	$(Q)BUILD=$(B) tests/vm/kernels.sh
+
+bundle: all
+	$(call say,BUNDLE,$(B)/bundle)
+	$(Q)tools/bundle $(B)/bundle $(B)/pnmemd $(B)/pnmem
 
 bench:
 	$(Q)tools/deps.sh test

@@ -10,16 +10,37 @@
 
 #include <linux/bpf.h>
 
+#include "pn_event.h"
+
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h, the same in 5.10 to 7.3 */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct kernfs_node {
 	__u64 id;
+	const char *name;
 };
 
 struct cgroup {
 	struct kernfs_node *kn;
+};
+
+struct cgroup_file {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+typedef struct {
+	__s64 counter;
+} atomic_long_t;
+
+struct mem_cgroup {
+	struct cgroup_subsys_state css;
+	atomic_long_t memory_events_local[PN_MEMCG_COUNT];
+	struct cgroup_file events_local_file;
 };
 
 struct css_set {

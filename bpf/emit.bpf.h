@@ -21,8 +21,8 @@
  * Each map is weak, so that every file may hold its definition and linking keeps one; an extern
  * one is resolved wrongly by libbpf 1.1 unless its definition comes first.
  *
- * 256 KiB hold 3640 records (64 bytes and the kernel's header of 8): the four limited kinds of a
- * CPU fill it in 0.9 s, and the agent looks every 100 ms at most while stalls last. On a machine
+ * 256 KiB hold 3640 records (64 bytes and the kernel's header of 8): the five limited kinds of a
+ * CPU fill it in 0.7 s, and the agent looks every 100 ms at most while stalls last. On a machine
  * with more CPUs than that allows, records drop and are counted; no level depends on them.
  */
 struct {
@@ -30,7 +30,7 @@ struct {
 	__uint(max_entries, 256 * 1024);
 } ring SEC(".maps") __weak;
 
-/* 72 bytes per possible CPU. */
+/* 80 bytes per possible CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -45,12 +45,52 @@ struct {
 /* False where PSI is off at boot: the kernel then calls the hooks without setting in_memstall. */
 const volatile bool psi_on = true;
 
+/* No begin or end for this long: a task that still counts as stalled was lost. Set at load. */
+const volatile __u64 lost_ns = 2000000000;
+
 __u64 stall_wake_gap_ns = 1000000; /* set by the agent */
 
 __s64 stalled_now;
-__u64 last_stall_ns;  /* newest begin or end */
-__u64 last_suffer_ns; /* the same without kernel threads: the quiet clock */
-__u64 last_wake_ns;   /* newest stall record that woke the agent */
+/* The time in which at least one task was stalled: what PSI calls some, were there one CPU. */
+__u64 some_ns;
+__u64 some_since_ns;    /* begin of what is not in some_ns yet, while stalled_now is above 0 */
+__u64 stalled_reset_ns; /* tasks stalled since before this are not in stalled_now */
+__u64 last_stall_ns;    /* newest begin or end */
+__u64 last_suffer_ns;   /* the same without kernel threads: the quiet clock */
+__u64 last_wake_ns;     /* newest stall record that woke the agent */
+
+/*
+ * The count of stalled tasks and the clock that runs while it is not 0. Without a lock (programs
+ * of these types may not take one) and without an atomic that returns a value (5.10 has none): two
+ * tasks that begin or end within the same few nanoseconds can put the clock off by so much.
+ */
+static __always_inline void some_begin(__u64 now_ns)
+{
+	if (stalled_now <= 0)
+		some_since_ns = now_ns;
+	counter_add(&stalled_now, 1);
+}
+
+static __always_inline void some_end(__u64 start_ns, __u64 now_ns)
+{
+	if (start_ns < stalled_reset_ns)
+		return;
+	counter_add(&stalled_now, -1);
+	if (stalled_now <= 0 && (__s64)(now_ns - some_since_ns) > 0) {
+		counter_add(&some_ns, now_ns - some_since_ns);
+		some_since_ns = now_ns;
+	}
+}
+
+/* A probe that the kernel skipped must not keep the clock running for ever. */
+static __always_inline void some_heal(__u64 now_ns)
+{
+	if (stalled_now <= 0 || (__s64)(now_ns - last_stall_ns) < (__s64)lost_ns)
+		return;
+	counter_add(&some_ns, last_stall_ns + lost_ns - some_since_ns);
+	stalled_reset_ns = now_ns;
+	stalled_now = 0;
+}
 
 static __always_inline void stall_record(const struct task_struct *task, __u64 now_ns,
 					 __u64 duration_ns, bool begins)
@@ -110,10 +150,11 @@ static __always_inline void stall_begin(const struct task_struct *task, __u32 re
 			stall->depth++;
 		return;
 	}
+	some_heal(bpf_ktime_get_ns());
 	stall_record(task, bpf_ktime_get_ns(), 0, true);
 	fresh.start_ns = bpf_ktime_get_ns(); /* again, to leave out what the record took */
 	if (!bpf_map_update_elem(&stalled, &tid, &fresh, BPF_NOEXIST)) {
-		counter_add(&stalled_now, 1);
+		some_begin(fresh.start_ns);
 		return;
 	}
 	cpu = cpu_state();
@@ -139,7 +180,7 @@ static __always_inline void stall_end(const struct task_struct *task, __u32 reas
 	start_ns = stall->start_ns;
 	if (bpf_map_delete_elem(&stalled, &tid))
 		return;
-	counter_add(&stalled_now, -1);
+	some_end(start_ns, now_ns);
 	stall_record(task, now_ns, now_ns - start_ns, false);
 }
 

@@ -17,7 +17,23 @@ enum pn_event_kind {
 	PN_EVENT_FAULTS = 6,      /* value is the page faults counted since the last look */
 	PN_EVENT_CUDA_CALL = 7,   /* a libcuda memory call returned; value is 0 */
 	PN_EVENT_CUDA_EXIT = 8,   /* the last thread of a process that made some exits; value is 0 */
-	PN_EVENT_KIND_COUNT = 9,
+	PN_EVENT_MEMCG = 9,       /* a cgroup's memory.events went up; value is 1 << PN_MEMCG_* bits */
+	PN_EVENT_KIND_COUNT = 10,
+};
+
+/*
+ * Lines of memory.events, and their index in the kernel's array: the same on 5.10 to 7.3. A
+ * PN_EVENT_MEMCG record is about the group in cgroup_id; its task is set only if that is in the
+ * group itself (the limit can be an ancestor's, and the kernel's timer repeats a notice from
+ * within whatever it interrupts).
+ */
+enum pn_memcg_event {
+	PN_MEMCG_LOW = 0,
+	PN_MEMCG_HIGH = 1,
+	PN_MEMCG_MAX = 2,
+	PN_MEMCG_OOM = 3,
+	PN_MEMCG_OOM_KILL = 4,
+	PN_MEMCG_COUNT = 5,
 };
 
 /* One record; 64 bytes. */
@@ -47,7 +63,8 @@ enum pn_event_slot {
 	PN_EVENT_SLOT_STALL_END = 1,
 	PN_EVENT_SLOT_KTHREAD = 2, /* stalls of kernel threads, so that they cannot hide others' */
 	PN_EVENT_SLOT_RECLAIM = 3,
-	PN_EVENT_SLOT_COUNT = 4,
+	PN_EVENT_SLOT_MEMCG = 4,
+	PN_EVENT_SLOT_COUNT = 5,
 };
 
 /* One CPU's counters, since load. The agent sums them; slot_ns is the programs' own. */
@@ -61,6 +78,6 @@ struct pn_event_cpu {
 };
 
 _Static_assert(sizeof(struct pn_event) == 64, "record layout");
-_Static_assert(sizeof(struct pn_event_cpu) == 72, "counter layout");
+_Static_assert(sizeof(struct pn_event_cpu) == 80, "counter layout");
 
 #endif

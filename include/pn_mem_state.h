@@ -75,6 +75,7 @@ enum {
 	PN_SRC_OK = 1,
 	PN_SRC_STALE = 2,	/* the last read failed; the last good value is in use */
 	PN_SRC_UNSUPPORTED = 3, /* the kernel has it switched off (PSI off at boot) */
+	PN_SRC_ESTIMATED = 4,	/* PSI alone: not the kernel's, see live_psi_some_avg10 */
 };
 
 /* What wakes the publisher of this snapshot, best first: values of pn_mem_ext.mode. */
@@ -110,9 +111,15 @@ typedef struct {
 	uint32_t mode;		 /* PN_MODE_* */
 
 	uint64_t host_reserve_bytes;	/* the reserve that the host bytes were judged by */
-	double live_psi_some_avg10;	/* percent, carried on between the kernel's 2 s updates */
+	/*
+	 * Percent, carried on between the kernel's 2 s updates. Where the kernel keeps no PSI and the
+	 * agent's hooks see every stall (source_state is PN_SRC_ESTIMATED), some is the agent's own
+	 * and as much as the kernel would say or more: it is the time in which any task stalled,
+	 * where PSI averages over the CPUs in use; full is then 0, not known.
+	 */
+	double live_psi_some_avg10;
 	double live_psi_full_avg10;
-	uint64_t psi_some_total_us;	/* "total=" of each line */
+	uint64_t psi_some_total_us;	/* "total=" of each line; some: estimated likewise */
 	uint64_t psi_full_total_us;
 
 	double cgroup_psi_some_avg10;	  /* the cgroup's own memory.pressure, percent */

@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Installs the Debian packages that building and testing need and that are missing. Says what it
 # does; does nothing, quickly, when all are there. Without root it names them and goes on.
+# Arguments: test (the tests), vm (other kernels under qemu).
 set -eu
 
 packages=(gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libsystemd-dev libjansson-dev
 	libcmocka-dev pkg-config)
-[ "${1:-}" = test ] && packages+=(g++ libclang-rt-14-dev libmicrohttpd-dev)
+for what in "$@"; do
+	case $what in
+	test) packages+=(g++ libclang-rt-14-dev libmicrohttpd-dev) ;;
+	vm) packages+=(qemu-system-x86 busybox-static cpio xz-utils e2fsprogs) ;;
+	esac
+done
 
 missing=()
 for package in "${packages[@]}"; do

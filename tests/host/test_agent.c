@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -311,6 +314,57 @@ static void test_broken_proc(void **unused)
 	rmdir(dir);
 }
 
+/* ---- hooks that cannot be had -------------------------------------------------------------- */
+
+static uint32_t mode_of_agent(void)
+{
+	pn_mem_state state;
+	pn_mem_ext ext;
+
+	assert_int_equal(agent_proc_start(&agent, NULL), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	look(&state, &ext);
+	return ext.mode;
+}
+
+/* BTF that is no BTF: a trigger or a poll, one line, and the levels are there. */
+static void test_bad_btf(void **state)
+{
+	char path[128];
+
+	write_file(agent.dir, "btf", "no BTF at all");
+	snprintf(path, sizeof(path), "%s/btf", agent.dir);
+	setenv("PNMEM_BTF", path, 1);
+	assert_in_range(mode_of_agent(), PN_MODE_PSI_TRIGGER, PN_MODE_POLL);
+	unsetenv("PNMEM_BTF");
+	unlink(path);
+	assert_int_equal(agent_proc_log_count(&agent, "no BPF hook can be had"), 1);
+	assert_int_equal(agent_proc_log_count(&agent, "stalls: "), 1);
+}
+
+/*
+ * No locked memory and no right to raise the limit: before 5.11 that leaves no ring buffer and so
+ * the next rung. The last test, since what is dropped here is gone for all agents after it.
+ */
+static void test_no_memlock(void **state)
+{
+	struct rlimit before, none = { 0, 0 };
+	uint32_t mode;
+
+	if (geteuid())
+		skip_because("needs root for hooks");
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+	assert_int_equal(prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE), 0);
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+	mode = mode_of_agent();
+	setrlimit(RLIMIT_MEMLOCK, &before);
+	print_message("# without locked memory: mode %u\n", mode);
+	assert_in_range(mode, PN_MODE_FENTRY, PN_MODE_POLL);
+	assert_int_equal(agent_proc_log_count(&agent, "no BPF hook can be had"),
+			 mode > PN_MODE_TRACEPOINT);
+	expect_serving();
+}
+
 /* ---- clients that mean no good ------------------------------------------------------------- */
 
 /* Whatever it tries, a client cannot change the page or the file behind it. */
@@ -505,11 +559,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bad_setting, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_background, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_broken_proc, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bad_btf, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_page_is_sealed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_flood, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dies_go_with_their_engine, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_memlock, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("agent", tests, NULL, NULL);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "../filter.h"
 #include "../skip.h"
 #include "host/clock.h"
 #include "lib/agent_proc.h"
@@ -84,7 +85,7 @@ static void run_pressure(const char *const args[], uint32_t want_mode, uint64_t 
 	assert_int_equal(pn_memwatch_read_ext(&state, &ext), 0);
 	assert_int_equal(ext.mode, want_mode);
 
-	reader = pressure_start_reader(&group, 200 * MIB);
+	reader = pressure_start_reader(&group, 100 * MIB);
 	assert_true(reader > 0);
 	start_ns = clock_now_ns();
 	r = pn_memwatch_wait(PN_WAIT_LEVEL, &seen, start_ns + limit_ns, &state);
@@ -280,5 +281,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_dies_and_fd, setup, teardown),
 	};
 
+	filter_from_environment();
 	return cmocka_run_group_tests_name("live", tests, NULL, NULL);
 }

@@ -147,6 +147,14 @@ static void test_validity(void **state)
 	expect(&t, PN_MEM_LEVEL_OK, 0);
 	t.sample.avail_bytes = GIB;
 	expect(&t, PN_MEM_LEVEL_CRITICAL, PN_REASON_HOST_BYTES);
+
+	/* An estimate of some counts as some does, and is marked. */
+	setup_init(&t);
+	t.sample.source_state[PN_SRC_PSI] = PN_SRC_ESTIMATED;
+	t.in.live_some_pct = 10;
+	expect(&t, PN_MEM_LEVEL_TIGHT, PN_REASON_PSI_SOME);
+	assert_true(t.ext.live_psi_some_avg10 == 10);
+	assert_int_equal(t.ext.source_state[PN_SRC_PSI], PN_SRC_ESTIMATED);
 }
 
 static struct die sampled_die(uint64_t free_bytes, uint64_t sample_ns)

@@ -115,7 +115,7 @@ static void bare_ring_run(struct chain *chain)
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, hooks_fd(hooks), &event))
 		_exit(1);
 	/* Woken as often as the agent, which after a burst waits this long; locked like it. */
-	hooks_set_stall_wake_gap(hooks, FIRST_AFTER_NS);
+	hooks_set_wake_gap(hooks, FIRST_AFTER_NS);
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	chain->ready++;
 	for (;;)

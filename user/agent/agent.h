@@ -25,7 +25,7 @@ struct agent_options {
 	const char *cuda_lib; /* libcuda for the die sampler; NULL: its default */
 	bool no_bpf;
 	bool foreground;
-	uint32_t best_stall_mode; /* PN_MODE_*: do not try anything better */
+	uint32_t best_mode; /* PN_MODE_*: do not try anything better */
 };
 
 struct agent {
@@ -42,6 +42,7 @@ struct agent {
 	bool hooks_live;     /* at least one of them is attached */
 	uint32_t mode;	     /* PN_MODE_*: what wakes the agent for stalls */
 	int trigger_fd;	     /* PSI trigger, -1: none */
+	bool memcg_poll;     /* no hook tells of cgroup events: poll memory.events */
 	uint64_t event_ns;   /* kernel record that asked for the next look, 0 none */
 	uint64_t trigger_ns; /* last time the PSI trigger fired */
 
@@ -57,11 +58,20 @@ struct agent {
 /* look.c: reads everything, publishes every view, arms the timer. force: PSI too, now. */
 void agent_look(struct agent *agent, bool force);
 
-/* wake.c: the hooks, or the best substitute for them. 0 or -errno. */
-int wake_open(struct agent *agent);
+/* wake.c: the hooks, or the best substitute for them: there always is one. */
+void wake_open(struct agent *agent);
 void wake_close(struct agent *agent);
 /* Takes along the records that did not ask to wake us. */
 void wake_drain(struct agent *agent);
+
+/*
+ * memcg_events.c: looks when memory.events of a watched group changes, where no hook tells of it.
+ * dir_fd is the group's cgroup v2 folder and stays the caller's. NULL if it is not needed or cannot
+ * be had: the other wake-ups go on without it. Closing takes NULL.
+ */
+struct memcg_events;
+struct memcg_events *memcg_events_open(struct agent *agent, int dir_fd);
+void memcg_events_close(struct memcg_events *events);
 
 /* views.c: the views that engines are given. */
 int views_open(struct agent *agent);

@@ -20,6 +20,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "agent/hooks_why.h"
+#include "host/clock.h"
 #include "pnmem.skel.h"
 
 /*
@@ -27,6 +29,9 @@
  * program run for every 64 faults that cost a microsecond or so each.
  */
 #define FAULT_PERIOD 64
+
+/* No stall begins or ends for this long: a task that still counts as stalled was lost. */
+#define STALL_LOST_NS 2000000000ull
 
 /* Programs of one unit are used together or not at all. */
 enum unit {
@@ -36,6 +41,8 @@ enum unit {
 	UNIT_SWITCH,
 	UNIT_MEMCG,
 	UNIT_COMPACT,
+	UNIT_NOTIFY_FENTRY,
+	UNIT_NOTIFY_KPROBE,
 	UNIT_RECLAIM,
 	UNIT_OOM,
 	UNIT_KSWAPD,
@@ -45,14 +52,14 @@ enum unit {
 
 struct hook {
 	enum unit unit;
-	uint32_t mode; /* stall rung, PN_MODE_NONE for the other subjects */
+	uint32_t mode; /* rung, PN_MODE_NONE for the subjects that have none */
 	const char *subject;
 	const char *name;    /* section of the program, for the report */
 	const char *program; /* its function */
 };
 
 /*
- * Best first by subject. The first unit of a stall rung decides whether the rung is used; its
+ * Best first by subject. The first unit of a rung decides whether the rung is used; its
  * other units are extras, which a kernel without PSI, BTF, MEMCG or COMPACTION lacks. Within a
  * unit the end of a stall is attached first, so that no begin goes without it.
  */
@@ -75,6 +82,10 @@ static const struct hook hook_table[] = {
 	  "stall_compact_end" },
 	{ UNIT_COMPACT, PN_MODE_TRACEPOINT, "stall", "raw_tp/mm_compaction_begin",
 	  "stall_compact_begin" },
+	{ UNIT_NOTIFY_FENTRY, PN_MODE_FENTRY, "memcg", "fentry/cgroup_file_notify",
+	  "memcg_fentry_notify" },
+	{ UNIT_NOTIFY_KPROBE, PN_MODE_KPROBE, "memcg", "kprobe/cgroup_file_notify",
+	  "memcg_kprobe_notify" },
 	{ UNIT_RECLAIM, PN_MODE_NONE, "reclaim", "raw_tp/mm_vmscan_memcg_reclaim_begin",
 	  "memcg_reclaim" },
 	{ UNIT_OOM, PN_MODE_NONE, "oom", "raw_tp/mark_victim", "oom_mark_victim" },
@@ -84,14 +95,17 @@ static const struct hook hook_table[] = {
 
 #define HOOK_COUNT (sizeof(hook_table) / sizeof(hook_table[0]))
 
-/* Stall rungs, best first, each with the unit that decides whether it is used. */
+/* Rungs, best first by subject, each with the unit that decides whether it is used. */
 static const struct rung {
+	const char *subject;
 	uint32_t mode;
 	enum unit unit;
 } rung_table[] = {
-	{ PN_MODE_FENTRY, UNIT_FENTRY },
-	{ PN_MODE_KPROBE, UNIT_KPROBE },
-	{ PN_MODE_TRACEPOINT, UNIT_DIRECT },
+	{ "stall", PN_MODE_FENTRY, UNIT_FENTRY },
+	{ "stall", PN_MODE_KPROBE, UNIT_KPROBE },
+	{ "stall", PN_MODE_TRACEPOINT, UNIT_DIRECT },
+	{ "memcg", PN_MODE_FENTRY, UNIT_NOTIFY_FENTRY },
+	{ "memcg", PN_MODE_KPROBE, UNIT_NOTIFY_KPROBE },
 };
 
 #define RUNG_COUNT (sizeof(rung_table) / sizeof(rung_table[0]))
@@ -109,6 +123,7 @@ struct hooks {
 	hooks_event_fn fn;
 	void *arg;
 	uint32_t stall_mode;
+	uint32_t memcg_mode;
 	pn_hook_status status[HOOK_COUNT];
 	int program_fd[HOOK_COUNT]; /* -1: not active; owned by the skeleton */
 	int cpu_count;              /* possible CPUs */
@@ -154,6 +169,7 @@ static int image_load(struct image *image, const char *btf_path, const bool want
 		return -errno;
 	image->skel->rodata->psi_on = psi_is_on();
 	image->skel->rodata->fault_period = FAULT_PERIOD;
+	image->skel->rodata->lost_ns = STALL_LOST_NS;
 	for (size_t i = 0; i < HOOK_COUNT; i++) {
 		struct bpf_program *program =
 			bpf_object__find_program_by_name(image->skel->obj, hook_table[i].program);
@@ -222,74 +238,6 @@ static int image_attach(struct image *image, size_t i)
 	return image_add_link(image, bpf_program__attach(program));
 }
 
-/* ---- why a hook was refused ----------------------------------------------------------------- */
-
-static bool name_starts(const char *name, const char *start)
-{
-	return strncmp(name, start, strlen(start)) == 0;
-}
-
-/* "integrity" from "none [integrity] confidentiality"; false if it cannot be read. */
-static bool lockdown_mode(char *ret, size_t ret_bytes)
-{
-	int fd = open("/sys/kernel/security/lockdown", O_RDONLY | O_CLOEXEC);
-	char text[128];
-	char *begin, *end;
-	ssize_t n;
-
-	if (fd < 0)
-		return false;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	begin = strchr(text, '[');
-	end = begin ? strchr(begin, ']') : NULL;
-	if (!end)
-		return false;
-	*end = '\0';
-	snprintf(ret, ret_bytes, "%s", begin + 1);
-	return true;
-}
-
-static void hook_why(const char *name, const char *btf_path, int err, char *ret, size_t ret_bytes)
-{
-	bool trampoline = name_starts(name, "fentry") || name_starts(name, "fexit");
-	bool kprobe = name_starts(name, "kprobe") || name_starts(name, "kretprobe");
-	/* These are checked against the kernel's own types, whatever file CO-RE uses. */
-	bool kernel_btf = trampoline || name_starts(name, "tp_btf") || !btf_path;
-	char mode[32];
-
-	if ((err == -EPERM || err == -EACCES) && geteuid() != 0)
-		snprintf(ret, ret_bytes, "not root (CAP_BPF and CAP_PERFMON are needed)");
-	else if (err == -EPERM && lockdown_mode(mode, sizeof(mode)) && strcmp(mode, "none") != 0)
-		snprintf(ret, ret_bytes, "kernel lockdown=%s refuses it", mode);
-	else if (err == -EPERM && trampoline)
-		snprintf(ret, ret_bytes,
-			 "likely kernel lockdown (no readable "
-			 "/sys/kernel/security/lockdown to confirm it)");
-	else if (err == -EPERM)
-		snprintf(ret, ret_bytes, "a capability is missing, or kernel lockdown");
-	else if (btf_path && access(btf_path, R_OK) != 0)
-		snprintf(ret, ret_bytes, "the BTF file that was given cannot be read");
-	else if (kernel_btf && access("/sys/kernel/btf/vmlinux", R_OK) != 0)
-		snprintf(ret, ret_bytes, "no kernel BTF (/sys/kernel/btf/vmlinux)");
-	else if (kprobe && access("/sys/bus/event_source/devices/kprobe", F_OK) != 0)
-		snprintf(ret, ret_bytes, "kernel built without CONFIG_KPROBES");
-	else if (err == -ENOMEM)
-		snprintf(ret, ret_bytes, "no memory, or RLIMIT_MEMLOCK is too low");
-	else if (err == -ENOENT || err == -ESRCH)
-		snprintf(ret, ret_bytes, "this kernel has no such function or tracepoint");
-	else if (err == -EOPNOTSUPP || err == -ENOTSUP)
-		snprintf(ret, ret_bytes, "this kernel cannot attach programs of this kind");
-	else if (err == -EINVAL || err == -EACCES)
-		snprintf(ret, ret_bytes,
-			 "the kernel's verifier refuses it (a field or helper it lacks)");
-	else
-		snprintf(ret, ret_bytes, "%s", strerrordesc_np(-err));
-}
-
 /* ---- choosing ------------------------------------------------------------------------------- */
 
 static void hook_set(struct hooks *hooks, size_t i, const char *btf_path, int err)
@@ -300,7 +248,7 @@ static void hook_set(struct hooks *hooks, size_t i, const char *btf_path, int er
 	status->err = err;
 	status->why[0] = '\0';
 	if (err)
-		hook_why(status->hook, btf_path, err, status->why, sizeof(status->why));
+		hooks_why(status->hook, btf_path, err, status->why, sizeof(status->why));
 }
 
 /* Tries every program of a unit alone. True if all of them can be had. */
@@ -337,14 +285,20 @@ static void unit_drop(struct hooks *hooks, enum unit unit)
 		}
 }
 
-static void units_try_mode(struct hooks *hooks, uint32_t mode, const char *btf_path)
+static bool is_of(const struct hook *hook, const char *subject, uint32_t mode)
+{
+	return hook->mode == mode && (!subject || !strcmp(hook->subject, subject));
+}
+
+/* subject NULL: any. */
+static void units_try(struct hooks *hooks, const char *subject, uint32_t mode, const char *btf_path)
 {
 	bool tried[UNIT_COUNT] = { false };
 
 	for (size_t i = 0; i < HOOK_COUNT; i++) {
 		enum unit unit = hook_table[i].unit;
 
-		if (hook_table[i].mode != mode || tried[unit])
+		if (!is_of(&hook_table[i], subject, mode) || tried[unit])
 			continue;
 		tried[unit] = true;
 		if (!unit_probe(hooks, unit, btf_path))
@@ -361,21 +315,56 @@ static bool unit_is_active(const struct hooks *hooks, enum unit unit)
 }
 
 /* The best rung that can be had, from best_mode down; lower ones stay untried. */
-static uint32_t stall_choose(struct hooks *hooks, uint32_t best_mode, const char *btf_path)
+static uint32_t rung_choose(struct hooks *hooks, const char *subject, uint32_t best_mode,
+			    const char *btf_path)
 {
 	for (size_t r = 0; r < RUNG_COUNT; r++) {
 		const struct rung *rung = &rung_table[r];
 
-		if (rung->mode < best_mode)
+		if (rung->mode < best_mode || strcmp(rung->subject, subject))
 			continue;
-		units_try_mode(hooks, rung->mode, btf_path);
+		units_try(hooks, subject, rung->mode, btf_path);
 		if (unit_is_active(hooks, rung->unit))
 			return rung->mode;
 		for (size_t i = 0; i < HOOK_COUNT; i++)
-			if (hook_table[i].mode == rung->mode)
+			if (is_of(&hook_table[i], subject, rung->mode))
 				unit_drop(hooks, hook_table[i].unit);
 	}
 	return PN_MODE_NONE;
+}
+
+/* Where the rung in use for the rung's subject is kept. */
+static uint32_t *rung_mode(struct hooks *hooks, const struct rung *rung)
+{
+	return strcmp(rung->subject, "stall") ? &hooks->memcg_mode : &hooks->stall_mode;
+}
+
+/*
+ * Chooses all of the best rung and of what has none, if the kernel gives it together: two loads
+ * instead of one for each hook. False leaves everything untried.
+ */
+static bool best_try(struct hooks *hooks, uint32_t best_mode, const char *btf_path)
+{
+	bool want[HOOK_COUNT];
+	struct image image;
+	int err;
+
+	for (size_t i = 0; i < HOOK_COUNT; i++)
+		want[i] = hook_table[i].mode == best_mode || hook_table[i].mode == PN_MODE_NONE;
+	err = image_load(&image, btf_path, want);
+	for (size_t i = 0; i < HOOK_COUNT && !err; i++)
+		if (want[i])
+			err = image_attach(&image, i);
+	image_close(&image);
+	if (err)
+		return false;
+	for (size_t i = 0; i < HOOK_COUNT; i++)
+		if (want[i])
+			hook_set(hooks, i, btf_path, 0);
+	for (size_t r = 0; r < RUNG_COUNT; r++)
+		if (rung_table[r].mode == best_mode)
+			*rung_mode(hooks, &rung_table[r]) = best_mode;
+	return true;
 }
 
 /* Loads what was chosen, together, and attaches it. What fails now is reported and left out. */
@@ -407,10 +396,12 @@ static int hooks_start(struct hooks *hooks, const char *btf_path)
 			first_err = hooks->status[i].err;
 		}
 	}
-	for (size_t r = 0; r < RUNG_COUNT; r++)
-		if (rung_table[r].mode == hooks->stall_mode &&
-		    !unit_is_active(hooks, rung_table[r].unit))
-			hooks->stall_mode = PN_MODE_NONE;
+	for (size_t r = 0; r < RUNG_COUNT; r++) {
+		uint32_t *mode = rung_mode(hooks, &rung_table[r]);
+
+		if (rung_table[r].mode == *mode && !unit_is_active(hooks, rung_table[r].unit))
+			*mode = PN_MODE_NONE;
+	}
 	return active ? 0 : first_err;
 }
 
@@ -430,6 +421,7 @@ int hooks_open(struct hooks **ret, const struct hooks_options *options, hooks_ev
 {
 	libbpf_print_fn_t print = libbpf_set_print(NULL);
 	struct hooks *hooks = calloc(1, sizeof(*hooks));
+	uint32_t best_mode;
 	int err = 0;
 
 	*ret = hooks;
@@ -458,8 +450,16 @@ int hooks_open(struct hooks **ret, const struct hooks_options *options, hooks_ev
 		goto out;
 	}
 
-	hooks->stall_mode = stall_choose(hooks, options->best_stall_mode, options->btf_path);
-	units_try_mode(hooks, PN_MODE_NONE, options->btf_path);
+	best_mode = options->best_mode ? options->best_mode : PN_MODE_FENTRY;
+	err = hooks_reading_is_locked_down() ? -EPERM : hooks_btf_check(options->btf_path);
+	if (err) {
+		for (size_t i = 0; i < HOOK_COUNT; i++)
+			hook_set(hooks, i, options->btf_path, err);
+	} else if (!best_try(hooks, best_mode, options->btf_path)) {
+		hooks->stall_mode = rung_choose(hooks, "stall", best_mode, options->btf_path);
+		hooks->memcg_mode = rung_choose(hooks, "memcg", best_mode, options->btf_path);
+		units_try(hooks, NULL, PN_MODE_NONE, options->btf_path);
+	}
 	err = hooks_start(hooks, options->btf_path);
 	if (err)
 		goto out;
@@ -470,7 +470,7 @@ int hooks_open(struct hooks **ret, const struct hooks_options *options, hooks_ev
 out:
 	if (err && hooks) {
 		image_close(&hooks->image);
-		hooks->stall_mode = PN_MODE_NONE;
+		hooks->stall_mode = hooks->memcg_mode = PN_MODE_NONE;
 		for (size_t i = 0; i < HOOK_COUNT; i++) {
 			hooks->program_fd[i] = -1;
 			if (hooks->status[i].state == PN_HOOK_ACTIVE)
@@ -495,6 +495,11 @@ void hooks_close(struct hooks *hooks)
 uint32_t hooks_stall_mode(const struct hooks *hooks)
 {
 	return hooks->stall_mode;
+}
+
+uint32_t hooks_memcg_mode(const struct hooks *hooks)
+{
+	return hooks->memcg_mode;
 }
 
 int hooks_fd(const struct hooks *hooks)
@@ -528,9 +533,10 @@ void hooks_set_fault_gate(struct hooks *hooks, uint64_t now_ns, uint64_t min_fau
 	__atomic_store_n(&bss->gate_armed, 1, __ATOMIC_RELEASE);
 }
 
-void hooks_set_stall_wake_gap(struct hooks *hooks, uint64_t gap_ns)
+void hooks_set_wake_gap(struct hooks *hooks, uint64_t gap_ns)
 {
 	__atomic_store_n(&hooks->image.skel->data->stall_wake_gap_ns, gap_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&hooks->image.skel->data->memcg_wake_gap_ns, gap_ns, __ATOMIC_RELAXED);
 }
 
 static uint64_t program_misses(int program_fd)
@@ -551,6 +557,20 @@ void hooks_refresh_misses(struct hooks *hooks)
 			hooks->misses += program_misses(hooks->program_fd[i]);
 }
 
+/* The clock of stall.bpf.c, with what has run since it was last brought forward. */
+static uint64_t some_clock_ns(const struct pnmem_bpf__bss *bss, const struct hooks_counters *at)
+{
+	uint64_t since_ns = __atomic_load_n(&bss->some_since_ns, __ATOMIC_RELAXED);
+	uint64_t some_ns = __atomic_load_n(&bss->some_ns, __ATOMIC_RELAXED);
+	uint64_t until_ns = clock_now_ns();
+
+	if (at->stalled_now <= 0)
+		return some_ns;
+	if (until_ns > at->last_stall_ns + STALL_LOST_NS)
+		until_ns = at->last_stall_ns + STALL_LOST_NS;
+	return some_ns + (until_ns > since_ns ? until_ns - since_ns : 0);
+}
+
 void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret)
 {
 	const struct pnmem_bpf__bss *bss;
@@ -562,6 +582,7 @@ void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret)
 	bss = hooks->image.skel->bss;
 	ret->last_stall_ns = __atomic_load_n(&bss->last_stall_ns, __ATOMIC_RELAXED);
 	ret->stalled_now = __atomic_load_n(&bss->stalled_now, __ATOMIC_RELAXED);
+	ret->some_ns = some_clock_ns(bss, ret);
 	ret->event_drops = hooks->misses;
 	if (bpf_map_lookup_elem(bpf_map__fd(hooks->image.skel->maps.cpus), &key, hooks->cpus))
 		return;

@@ -18,9 +18,10 @@
 struct hooks;
 
 struct hooks_options {
-	/* Best stall rung to try: PN_MODE_FENTRY (0 means that too), PN_MODE_KPROBE or
-	 * PN_MODE_TRACEPOINT; PN_MODE_PSI_TRIGGER and PN_MODE_POLL: no BPF for stalls. */
-	uint32_t best_stall_mode;
+	/* Best rung to try: PN_MODE_FENTRY (0 means that too), PN_MODE_KPROBE or
+	 * PN_MODE_TRACEPOINT, which cgroup events do not have; PN_MODE_PSI_TRIGGER and
+	 * PN_MODE_POLL: no BPF for stalls and cgroup events. */
+	uint32_t best_mode;
 	/* Kernel BTF to use instead of /sys/kernel/btf/vmlinux, NULL for that (PNMEM_BTF). */
 	const char *btf_path;
 };
@@ -31,6 +32,7 @@ struct hooks_counters {
 	uint64_t event_drops;   /* records for which the ring had no room, plus recursion misses */
 	uint64_t stalls;        /* outermost stalls ended, kernel threads included as in PSI */
 	uint64_t stall_ns;      /* summed duration of ended stalls, over tasks */
+	uint64_t some_ns;       /* time in which at least one task was stalled, until now */
 	uint64_t oom_kills;     /* victims marked; several threads of one process count each */
 	uint64_t last_stall_ns; /* CLOCK_MONOTONIC of the newest stall begin or end seen, 0 none */
 	/*
@@ -48,8 +50,8 @@ typedef void (*hooks_event_fn)(void *arg, const struct pn_event *event);
  * Loads and attaches what can be had. Returns 0 with at least one hook active; else -errno and
  * *ret still holds the report of what was tried, for hooks_report, _stall_mode, _fd and _counters
  * only (free it with hooks_close; NULL on -ENOMEM). The error is the first refusal's: -EPERM
- * (not root, or lockdown), -ESRCH (no BTF) or another of libbpf's. It takes some 20 ms for each
- * hook that it tries. libbpf's own messages are kept quiet. fn is called from hooks_consume alone.
+ * (not root, or lockdown), -ESRCH (no BTF) or another of libbpf's. It takes some 40 ms, and where
+ * the kernel refuses a hook 20 ms for each that it tries. libbpf's own messages are kept quiet. fn is called from hooks_consume alone.
  */
 int hooks_open(struct hooks **ret, const struct hooks_options *options, hooks_event_fn fn,
 	       void *arg);
@@ -59,6 +61,9 @@ void hooks_close(struct hooks *hooks);
 
 /* PN_MODE_FENTRY, _KPROBE or _TRACEPOINT; PN_MODE_NONE if no stall hook is active. */
 uint32_t hooks_stall_mode(const struct hooks *hooks);
+
+/* PN_MODE_FENTRY or _KPROBE; PN_MODE_NONE if no hook tells of cgroup memory events. */
+uint32_t hooks_memcg_mode(const struct hooks *hooks);
 
 /*
  * Becomes readable when there is a record that may change the level; polled while any other
@@ -81,9 +86,9 @@ void hooks_set_fault_gate(struct hooks *hooks, uint64_t now_ns, uint64_t min_fau
 /*
  * While stalls go on, a stall record wakes the agent only when this long has passed since the
  * last one that did (1 ms until it is set); records in between still go to the ring. The first
- * stall after quiet always wakes it.
+ * stall after quiet always wakes it. The same, apart, for cgroup events; an OOM always wakes it.
  */
-void hooks_set_stall_wake_gap(struct hooks *hooks, uint64_t gap_ns);
+void hooks_set_wake_gap(struct hooks *hooks, uint64_t gap_ns);
 
 /* The counters, at the cost of one system call; misses are as of the last refresh. */
 void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret);

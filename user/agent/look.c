@@ -46,6 +46,9 @@ static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, c
 	else if (state == PN_SRC_UNSUPPORTED)
 		log_line(LOG_NOTICE, "%s: switched off in this kernel, levels come from bytes alone",
 			 name);
+	else if (state == PN_SRC_ESTIMATED)
+		log_line(LOG_NOTICE, "%s: not in this kernel, `some` is estimated from the stall hook",
+			 name);
 	else if (state == PN_SRC_OK && *logged == PN_SRC_STALE)
 		log_line(LOG_NOTICE, "%s can be read again", name);
 	*logged = state;
@@ -127,21 +130,23 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 			     in.slack_bytes == UINT64_MAX ? UINT64_MAX
 							  : in.slack_bytes / 2 / FAULT_MAX_BYTES,
 			     max_u64(fill_ns, FAULT_INTERVAL_MIN_NS));
-	hooks_set_stall_wake_gap(agent->hooks,
-				 max_u64(psi_pace_gap_ns(&agent->source.pace, now_ns),
-					 STALL_WAKE_MIN_NS));
+	hooks_set_wake_gap(agent->hooks, max_u64(psi_pace_gap_ns(&agent->source.pace, now_ns),
+						 STALL_WAKE_MIN_NS));
 }
 
 void agent_look(struct agent *agent, bool force)
 {
 	struct hooks_counters counters = { 0 };
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = clock_now_ns(), some_clock_ns = UINT64_MAX;
 
 	agent->looks++;
 	if (agent->hooks_live)
 		hooks_counters(agent->hooks, &counters);
+	/* The tracepoints do not see a wait for a page that was evicted: not worth an estimate. */
+	if (agent->mode == PN_MODE_FENTRY || agent->mode == PN_MODE_KPROBE)
+		some_clock_ns = counters.some_ns;
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
-			 counters.stall_ns, force);
+			 counters.stall_ns, some_clock_ns, force);
 	dies_look(agent, now_ns);
 	for (struct agent_view *av = agent->views; av; av = av->next) {
 		set_counters(agent, &counters, &av->view.ext);

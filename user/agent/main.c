@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -35,7 +36,9 @@ static const struct argp_option option_table[] = {
 	{ "foreground", OPT_FOREGROUND, 0, 0, "Stay in the foreground", 0 },
 	{ "no-bpf", OPT_NO_BPF, 0, 0, "Load no BPF programs; use a PSI trigger or a poll", 0 },
 	{ "stall-hook", OPT_STALL_HOOK, "RUNG", 0,
-	  "Best hook to try for stalls: fentry (default), kprobe, tracepoint, trigger, poll", 0 },
+	  "Best hook to try for stalls, and so for cgroup events: fentry (default), kprobe, "
+	  "tracepoint, trigger, poll",
+	  0 },
 	{ "procfs", OPT_PROCFS, "DIR", 0, "Read this instead of /proc", 0 },
 	{ "cuda-lib", OPT_CUDA_LIB, "PATH", 0,
 	  "Sample dies through this libcuda, without looking for a driver first", 0 },
@@ -84,7 +87,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->cuda_lib = arg;
 		return 0;
 	case OPT_STALL_HOOK:
-		if (parse_stall_hook(arg, &options->best_stall_mode))
+		if (parse_stall_hook(arg, &options->best_mode))
 			argp_error(state, "no such hook: %s", arg);
 		return 0;
 	case ARGP_KEY_ARG:
@@ -185,10 +188,10 @@ static int agent_open(struct agent *agent)
 	if (!r)
 		r = sd_event_add_time(agent->event, &agent->timer, CLOCK_MONOTONIC, 0, 1, on_timer,
 				      agent);
-	if (r >= 0)
-		r = wake_open(agent);
-	if (r >= 0)
-		r = dies_open(agent);
+	if (r < 0)
+		return r;
+	wake_open(agent);
+	r = dies_open(agent);
 	if (r < 0)
 		return r;
 	sd_event_set_watchdog(agent->event, true);
@@ -284,6 +287,7 @@ int main(int argc, char **argv)
 	struct agent agent = { .options = &options, .procfs_fd = -1, .cgroupfs_fd = -1 };
 	int ready_fd = -1, r;
 
+	prctl(PR_SET_NAME, "pnmemd"); /* the bundle's loader starts us under its own name */
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (!options.foreground) {

@@ -52,6 +52,7 @@ fail:
 
 static void view_free(struct agent_view *av)
 {
+	memcg_events_close(av->events);
 	if (av->view.page) {
 		view_retire(&av->view);
 		view_close(&av->view);
@@ -61,6 +62,22 @@ static void view_free(struct agent_view *av)
 		close(av->memfd);
 	free(av->key);
 	free(av);
+}
+
+/* Watches the group's memory.events. A path from outside of our own cgroup root is left alone. */
+static void watch_events(struct agent *agent, struct agent_view *av)
+{
+	size_t path_bytes = strcspn(av->key, "\n");
+	char path[VIEW_KEY_BYTES];
+	int dir_fd;
+
+	snprintf(path, sizeof(path), ".%.*s", (int)path_bytes, av->key);
+	if (path_bytes <= 1 || strstr(path, "/.."))
+		return;
+	dir_fd = openat(agent->cgroupfs_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	av->events = memcg_events_open(agent, dir_fd);
+	if (dir_fd >= 0)
+		close(dir_fd);
 }
 
 /* pid -1: no cgroup at all. */
@@ -83,6 +100,7 @@ static int view_new(struct agent *agent, int pid, const char *key, struct agent_
 	r = view_open(&av->view, page, agent->procfs_fd, agent->cgroupfs_fd, pid);
 	if (r)
 		goto fail;
+	watch_events(agent, av);
 	*ret = av;
 	return 0;
 fail:

@@ -58,10 +58,10 @@ static int on_trigger(sd_event_source *source, int fd, uint32_t revents, void *u
 	return 0;
 }
 
-static int open_hooks(struct agent *agent)
+static void open_hooks(struct agent *agent)
 {
 	struct hooks_options options = {
-		.best_stall_mode = agent->options->best_stall_mode,
+		.best_mode = agent->options->best_mode,
 		.btf_path = getenv("PNMEM_BTF"),
 	};
 	int r;
@@ -70,11 +70,16 @@ static int open_hooks(struct agent *agent)
 	if (r) {
 		log_line(LOG_WARNING, "no BPF hook can be had (%s); pnmem doctor says why",
 			 strerror(-r));
-		return 0;
+		return;
+	}
+	r = sd_event_add_io(agent->event, NULL, hooks_fd(agent->hooks), EPOLLIN, on_ring, agent);
+	if (r < 0) {
+		log_line(LOG_WARNING, "the BPF hooks cannot be waited for: %s", strerror(-r));
+		return;
 	}
 	agent->hooks_live = true;
 	agent->mode = hooks_stall_mode(agent->hooks);
-	return sd_event_add_io(agent->event, NULL, hooks_fd(agent->hooks), EPOLLIN, on_ring, agent);
+	agent->memcg_poll = hooks_memcg_mode(agent->hooks) == PN_MODE_NONE;
 }
 
 static int open_trigger(struct agent *agent)
@@ -82,7 +87,7 @@ static int open_trigger(struct agent *agent)
 	unsigned window_ms;
 	int r;
 
-	if (agent->options->best_stall_mode == PN_MODE_POLL)
+	if (agent->options->best_mode == PN_MODE_POLL)
 		return -ECANCELED;
 	r = psi_trigger_open(agent->procfs_fd, &window_ms);
 	if (r < 0)
@@ -96,25 +101,22 @@ static int open_trigger(struct agent *agent)
 	return 0;
 }
 
-int wake_open(struct agent *agent)
+void wake_open(struct agent *agent)
 {
 	int r;
 
 	agent->trigger_fd = -1;
-	if (!agent->options->no_bpf) {
-		r = open_hooks(agent);
-		if (r < 0)
-			return r;
-	}
+	agent->memcg_poll = true;
+	if (!agent->options->no_bpf)
+		open_hooks(agent);
 	if (agent->mode != PN_MODE_NONE)
-		return 0;
+		return;
 	r = open_trigger(agent);
 	if (r) {
 		agent->mode = PN_MODE_POLL;
 		log_line(LOG_NOTICE, "stalls: neither hooks nor a PSI trigger (%s): polling every %d ms",
 			 strerror(-r), PN_MEMWATCH_POLL_MS);
 	}
-	return 0;
 }
 
 void wake_close(struct agent *agent)

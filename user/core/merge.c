@@ -25,11 +25,12 @@ static double max_double(double a, double b)
 	return a > b ? a : b;
 }
 
-/* There is a value: a good one now, or the last good one. */
+/* There is a value: a good one now, the last good one, or an estimate. */
 static bool known(const pn_host_sample *sample, int src)
 {
 	return sample->source_ns[src] && (sample->source_state[src] == PN_SRC_OK ||
-					  sample->source_state[src] == PN_SRC_STALE);
+					  sample->source_state[src] == PN_SRC_STALE ||
+					  sample->source_state[src] == PN_SRC_ESTIMATED);
 }
 
 /* Share of what lies above the reserve that is used, 0..1. */

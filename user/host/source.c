@@ -25,8 +25,27 @@ static void fold_reading(struct host_source *source, uint64_t now_ns)
 	psi_live_update(&source->live, now_ns, &reading);
 }
 
+/*
+ * The clock takes the place of the file's total=, and the averages that the kernel would keep of it
+ * never move by themselves. Reading it costs nothing, so that every look folds it in.
+ */
+static void estimate(struct host_source *source, uint64_t now_ns, uint64_t some_clock_ns)
+{
+	pn_host_sample *s = &source->sample;
+
+	if (some_clock_ns == UINT64_MAX || (s->source_state[PN_SRC_PSI] != PN_SRC_ABSENT &&
+					    s->source_state[PN_SRC_PSI] != PN_SRC_UNSUPPORTED))
+		return;
+	if (some_clock_ns > source->some_clock_ns)
+		source->some_clock_ns = some_clock_ns;
+	s->source_state[PN_SRC_PSI] = PN_SRC_ESTIMATED;
+	s->source_ns[PN_SRC_PSI] = now_ns;
+	s->psi_some_total_us = source->some_clock_ns / 1000;
+	fold_reading(source, now_ns);
+}
+
 void host_source_look(struct host_source *source, uint64_t now_ns, uint64_t stall_ns,
-		      uint64_t stall_clock_ns, bool force)
+		      uint64_t stall_clock_ns, uint64_t some_clock_ns, bool force)
 {
 	unsigned what = PN_HOST_READ_BYTES;
 
@@ -43,6 +62,7 @@ void host_source_look(struct host_source *source, uint64_t now_ns, uint64_t stal
 		if (source->sample.source_ns[PN_SRC_PSI] == now_ns)
 			fold_reading(source, now_ns);
 	}
+	estimate(source, now_ns, some_clock_ns);
 	psi_live_at(&source->live, now_ns, stall_clock_ns - source->stall_clock_ns,
 		    &source->live_some_pct, &source->live_full_pct);
 }

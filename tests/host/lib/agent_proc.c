@@ -136,6 +136,17 @@ int agent_proc_log_count(const struct agent_proc *agent, const char *text)
 	return n;
 }
 
+void agent_proc_log_print(const struct agent_proc *agent)
+{
+	FILE *log = fopen(agent->log_path, "re");
+	char line[1024];
+
+	while (log && fgets(line, sizeof(line), log))
+		printf("# %s", line);
+	if (log)
+		fclose(log);
+}
+
 void agent_proc_destroy(struct agent_proc *agent)
 {
 	char lock_path[128];

@@ -35,6 +35,9 @@ void agent_proc_kill(struct agent_proc *agent);
 /* How often this text is in the log. */
 int agent_proc_log_count(const struct agent_proc *agent, const char *text);
 
+/* Its log, as comment lines of this test's output. */
+void agent_proc_log_print(const struct agent_proc *agent);
+
 /* Ends it if need be and removes the folder. */
 void agent_proc_destroy(struct agent_proc *agent);
 

@@ -105,14 +105,20 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
 	return err;
 }
 
+void pressure_group_none(struct pressure_group *group)
+{
+	memset(group, 0, sizeof(*group));
+	group->file_fd = -1;
+}
+
 void pressure_group_destroy(struct pressure_group *group)
 {
-	if (!group || !group->path[0])
+	if (!group)
 		return;
-	if (group->file_fd >= 0)
+	if (group->file_fd > 0)
 		close(group->file_fd);
 	/* An exited process may hold the group for a moment after it was waited for. */
-	for (int i = 0; rmdir(group->path) && errno == EBUSY && i < 100; i++)
+	for (int i = 0; group->path[0] && rmdir(group->path) && errno == EBUSY && i < 100; i++)
 		usleep(10000);
 	memset(group, 0, sizeof(*group));
 }
@@ -160,7 +166,7 @@ static pid_t child_start(const struct pressure_group *group)
 	if (pid > 0)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || pressure_group_join(group))
+	if (getppid() != parent || (group->path[0] && pressure_group_join(group)))
 		_exit(1);
 	return 0;
 }
@@ -203,6 +209,51 @@ void pressure_stop(pid_t pid)
 		return;
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+static size_t available_bytes(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	size_t kib = 0;
+	char line[128];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kib * 1024;
+}
+
+pid_t pressure_start_hog(size_t leave_bytes)
+{
+	const struct pressure_group none = { .path = "" };
+	size_t available = available_bytes();
+	size_t take = available > leave_bytes ? available - leave_bytes : 0;
+	int done[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe2(done, O_CLOEXEC))
+		return -errno;
+	pid = child_start(&none);
+	if (pid == 0) {
+		/* Populated: one call, where a page fault for each page would take seconds. */
+		void *bytes = mmap(NULL, take, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		if (bytes == MAP_FAILED || write(done[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(done[1]);
+	if (pid > 0 && read(done[0], &byte, 1) != 1) {
+		pressure_stop(pid);
+		pid = -ENOMEM;
+	}
+	close(done[0]);
+	return pid;
 }
 
 pid_t pressure_oom(const struct pressure_group *group)

@@ -28,6 +28,15 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes);
 /* Removes the group and its file; kill its processes first. NULL and zeroed are allowed. */
 void pressure_group_destroy(struct pressure_group *group);
 
+/* No group: the readers put the whole machine under pressure. For a machine that is ours alone. */
+void pressure_group_none(struct pressure_group *group);
+
+/*
+ * Starts a process that takes all available memory but leave_bytes, and returns when it has: its
+ * pid or -errno; end it with pressure_stop. As above: for a machine that is ours alone.
+ */
+pid_t pressure_start_hog(size_t leave_bytes);
+
 /* Moves the calling process into the group. Returns 0 or -errno. */
 int pressure_group_join(const struct pressure_group *group);
 

@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# cases.sh VARIANT: what kernels.sh runs inside a virtual machine that was booted in this way. The
+# programs are in /pnmem (tools/bundle). Each case is framed for kernels.sh by "@case NAME" and
+# "@end STATUS SECONDS"; what lies between is TAP.
+export CMOCKA_MESSAGE_OUTPUT=TAP
+export PN_HOST_RESERVE_BYTES=4K # or a machine this small would be CRITICAL from the start
+mkdir -p /work && cd /work && ln -sfn /pnmem build || exit 1
+
+run() {
+	echo "@case $1"
+	shift
+	start_s=$(cut -d. -f1 /proc/uptime)
+	env "$@"
+	echo "@end $? $(($(cut -d. -f1 /proc/uptime) - start_s))"
+}
+
+# Which rungs there have to be; others are tried and may be refused.
+rungs() {
+	run "$1" PN_TEST_RUNGS="$2" build/test_rungs
+}
+
+# Not of a kernel's doing, and slow in here: what opening again and again leaks, and idle records.
+hooks() {
+	for tests in every_program bad_btf 'stalls_*' some_clock 'memcg_events_*' oom_kill fault_gate \
+		compaction; do
+		PN_TEST_FILTER="test_$tests" build/test_hooks || return
+	done
+}
+
+[ "$1" = hooks ] && { hooks; exit; }
+
+echo "@kernel $(uname -r)"
+case $1 in
+decay)
+	run 'pressure and the whole fall back' PN_TEST_FILTER=test_pressure_wakes_engine \
+		build/test_live
+	;;
+plain)
+	run 'hooks' "$0" hooks
+	run 'cgroup events by poll' build/test_memcg_events
+	run 'agent' build/test_agent
+	rungs 'each rung' 'fentry kprobe tracepoint trigger poll'
+	export PNMEM_BTF=/nonexistent
+	rungs 'no BTF' 'trigger poll'
+	;;
+integrity)
+	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
+	export PN_TEST_FILTER=test_fentry
+	rungs 'best rung' 'fentry'
+	;;
+confidentiality)
+	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
+	rungs 'rungs' 'trigger poll'
+	;;
+psi=0)
+	rungs 'rungs, some estimated' 'fentry kprobe'
+	;;
+no-cgroup)
+	umount /sys/fs/cgroup
+	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
+	export PN_TEST_WHOLE_MACHINE=1
+	run 'kswapd' PN_TEST_FILTER=test_kswapd_wake build/test_hooks
+	export PN_TEST_FILTER=test_fentry
+	rungs 'best rung' 'fentry'
+	;;
+esac
