@@ -31,7 +31,6 @@
 #define S         1000000000ull
 #define READERS   2
 #define STEP_PCT  0.1
-#define FILE_MIB  50
 #define GROUP_MIB 20
 #define LEAVE_MIB 30 /* of the whole machine, with the agent in it */
 
@@ -51,11 +50,12 @@ static struct pressure_group group;
 static pid_t readers[READERS];
 static pid_t hog;
 static int group_err;
+static size_t file_bytes = 50 * MIB; /* more than there is room for */
 
 /* What is read, made before any rung is tried. */
 static int make_file(void)
 {
-	pid_t reader = group_err ? 0 : pressure_start_reader(&group, FILE_MIB * MIB);
+	pid_t reader = group_err ? 0 : pressure_start_reader(&group, file_bytes);
 
 	pressure_stop(reader);
 	return reader < 0;
@@ -67,6 +67,7 @@ static int group_setup(void **state)
 	if (group_err != -ENOENT || !getenv("PN_TEST_WHOLE_MACHINE"))
 		return make_file();
 	pressure_group_none(&group);
+	file_bytes = 150 * MIB;
 	hog = pressure_start_hog(LEAVE_MIB * MIB);
 	group_err = hog < 0 ? hog : 0;
 	return make_file();
@@ -212,7 +213,7 @@ static void test_rung(void **unused)
 
 	start_ns = clock_now_ns();
 	for (int i = 0; i < READERS; i++) {
-		readers[i] = pressure_start_reader(&group, FILE_MIB * MIB);
+		readers[i] = pressure_start_reader(&group, file_bytes);
 		assert_true(readers[i] > 0);
 	}
 	wait_reached(want, estimated ? PN_REASON_PSI_SOME : PN_REASON_PSI_FULL, &ext);
