@@ -182,7 +182,7 @@ $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
 
 # Its baselines need what is inside: the agent's hooks, the page's writer.
 $(B)/tools/bench: $(call objs,obj,$(wildcard tools/bench/*.c) tests/host/lib/pressure.c \
-		  tests/host/lib/agent_proc.c user/agent/hooks.c) $(lib_objs)
+		  tests/host/lib/agent_proc.c user/agent/hooks.c user/agent/hooks_why.c) $(lib_objs)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) $(cli_libs) -o $@
