@@ -180,6 +180,15 @@ PN_API int pn_memwatch_set_die_pci(const char *pci_bus_id, uint64_t free_bytes,
 /* Usable budget of a die of total_bytes: total - PN_DIE_RESERVE_BYTES, at least 0. */
 PN_API uint64_t pn_memwatch_die_budget(uint64_t total_bytes);
 
+/* The agent, as it says of itself. */
+typedef struct {
+	int32_t pid; /* in the agent's pid namespace */
+	char version[28];
+} pn_agent_info;
+
+/* The agent that this process is attached to. 0, or -ENODATA: not running, or polling. */
+PN_API int pn_memwatch_agent(pn_agent_info *ret);
+
 /*
  * The kernel hooks of the agent that this process is attached to: at most max entries in
  * ret[]. Returns the number written, 0 when polling in-process, or -errno.

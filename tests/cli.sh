@@ -57,9 +57,26 @@ status_with_agent() {
 		grep -q 'source  agent' "$dir/out"
 }
 doctor() {
-	expect_status 1 "$pnmem" doctor && grep -qE '^(ok|degraded) +agent' "$dir/out"
+	local subject
+	expect_status 1 "$pnmem" doctor || return 1
+	for subject in kernel lockdown btf kallsyms kprobes meminfo psi layout cgroup swap socket agent; do
+		grep -qE "^(ok|degraded|missing) +$subject " "$dir/out" ||
+			{ echo "no line: $subject"; cat "$dir/out"; return 1; }
+	done
 	"$pnmem" doctor --json >"$dir/out" 2>/dev/null
 	is_json "$dir/out" && grep -q '"findings"' "$dir/out"
+}
+doctor_of_the_agent() {
+	doctor || return 1
+	"$pnmem" doctor >"$dir/out" 2>/dev/null
+	grep -qE "^ok +agent +pnmemd [0-9.]+; stalls|^degraded +agent +pnmemd [0-9.]+; stalls" "$dir/out" &&
+		grep -qE '^ok +socket ' "$dir/out" && grep -qE ' memlock ' "$dir/out" &&
+		grep -qE ' sampler ' "$dir/out" && ! grep -q ' version ' "$dir/out"
+}
+doctor_without_proc() { # nothing can work: 2
+	unshare -m true 2>/dev/null || { echo "# skip: doctor without /proc: no mount namespace"; return 77; }
+	expect_status 2 unshare -m sh -c "mount -t tmpfs none /proc && exec $pnmem doctor" &&
+		grep -qE '^missing +meminfo ' "$dir/out"
 }
 # One line at once; ended by a signal with status 0.
 watch_lines() {
@@ -93,6 +110,7 @@ check "--help and --version everywhere" help_and_version
 check "status without an agent polls, and says so" status_without_agent
 check "status --json has the SPEC's keys" status_json
 check "doctor without an agent is degraded" doctor
+check "doctor without meminfo cannot work" doctor_without_proc
 check "watch prints lines without an agent" watch_text
 
 "$build/pnmemd" --foreground --no-bpf 2>"$dir/agent.log" &
@@ -103,7 +121,7 @@ for _ in $(seq 100); do
 done
 check "status with an agent, by PN_SOCKET or --socket" status_with_agent
 check "status --json with an agent" status_json
-check "doctor with an agent that has no hooks is degraded" doctor
+check "doctor with an agent that has no hooks is degraded" doctor_of_the_agent
 check "watch prints a line and ends on SIGINT" watch_text
 check "watch --table prints lines when piped" watch_table_piped
 check "watch --json prints an object a line" watch_json

@@ -4,26 +4,25 @@
  * what that means, and what to do about it.
  */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/doctor.h"
 #include "pn_host_signals.h"
 
-enum verdict { FINE, DEGRADED, MISSING };
-
-/* Either printed at once or gathered for --json. */
-struct report {
-	json_t *findings; /* NULL: print */
-	enum verdict worst;
-};
-
-static void finding(struct report *report, enum verdict verdict, const char *subject,
-		    const char *detail, const char *fix)
+void doctor_finding(struct doctor *report, enum doctor_verdict verdict, const char *subject,
+		    const char *fix, const char *format, ...)
 {
 	static const char *const names[] = { "ok", "degraded", "missing" };
+	char detail[384];
+	va_list ap;
 
+	va_start(ap, format);
+	vsnprintf(detail, sizeof(detail), format, ap);
+	va_end(ap);
 	if (verdict > report->worst)
 		report->worst = verdict;
 	if (report->findings) {
@@ -37,88 +36,121 @@ static void finding(struct report *report, enum verdict verdict, const char *sub
 		printf("%-19s fix: %s\n", "", fix);
 }
 
-static void check_kernel(struct report *report)
-{
-	struct utsname name;
-	char detail[256];
-
-	uname(&name);
-	snprintf(detail, sizeof(detail), "%s %s %s", name.sysname, name.release, name.machine);
-	finding(report, FINE, "kernel", detail, "");
-	if (access("/sys/kernel/btf/vmlinux", R_OK))
-		finding(report, DEGRADED, "btf",
-			"/sys/kernel/btf/vmlinux is not there: BPF hooks that need it are not used",
-			"a kernel with CONFIG_DEBUG_INFO_BTF, or PNMEM_BTF=FILE for the agent");
-	else
-		finding(report, FINE, "btf", "/sys/kernel/btf/vmlinux", "");
-}
-
-static void check_sources(struct report *report)
+static void check_sources(struct doctor *report)
 {
 	pn_host_sample sample;
-	char detail[192], bytes[FORMAT_BYTES];
+	int err;
 
 	pn_host_signals_sample(&sample);
 	if (sample.source_state[PN_SRC_MEMINFO] == PN_SRC_OK)
-		finding(report, FINE, "meminfo", "/proc/meminfo has MemTotal and MemAvailable", "");
+		doctor_finding(report, DOCTOR_OK, "meminfo", "",
+			       "/proc/meminfo has MemTotal and MemAvailable");
 	else
-		finding(report, MISSING, "meminfo",
-			"/proc/meminfo cannot be used: no level from bytes", "mount /proc");
-	if (sample.source_state[PN_SRC_PSI] == PN_SRC_OK) {
-		finding(report, FINE, "psi", "/proc/pressure/memory", "");
-	} else {
-		snprintf(detail, sizeof(detail),
-			 "/proc/pressure/memory: %s; levels come from bytes alone",
-			 sample.source_state[PN_SRC_PSI] == PN_SRC_UNSUPPORTED
-				 ? "switched off"
-				 : strerror(sample.source_err[PN_SRC_PSI]
-						    ? -sample.source_err[PN_SRC_PSI]
-						    : ENOENT));
-		finding(report, DEGRADED, "psi", detail,
-			"boot with psi=1, on a kernel with CONFIG_PSI");
-	}
-	if (sample.source_state[PN_SRC_CGROUP] == PN_SRC_OK) {
-		snprintf(detail, sizeof(detail), "this process's group: current %s, %s",
-			 format_bytes(bytes, sample.cgroup_current_bytes),
-			 sample.cgroup_limit_bytes ? "limited" : "no limit on it or above");
-		finding(report, FINE, "cgroup", detail, "");
-	} else {
-		finding(report, FINE, "cgroup", "this process is in no memory cgroup of its own", "");
-	}
+		doctor_finding(report, DOCTOR_MISSING, "meminfo", "mount /proc",
+			       "/proc/meminfo cannot be used: there is no level at all");
+	err = sample.source_err[PN_SRC_PSI];
+	if (sample.source_state[PN_SRC_PSI] == PN_SRC_OK)
+		doctor_finding(report, DOCTOR_OK, "psi", "", "/proc/pressure/memory");
+	else
+		doctor_finding(report, DOCTOR_DEGRADED, "psi",
+			       "boot with psi=1, on a kernel with CONFIG_PSI",
+			       "/proc/pressure/memory: %s; levels come from bytes alone",
+			       sample.source_state[PN_SRC_PSI] == PN_SRC_UNSUPPORTED
+				       ? "switched off"
+				       : strerror(err ? -err : ENOENT));
 }
 
-static void check_agent(struct report *report, const pn_mem_ext *ext)
+static void check_socket(struct doctor *report, bool attached)
 {
-	char detail[192];
+	const char *path = getenv("PN_SOCKET");
+	struct stat st;
 
-	if (pn_memwatch_source() != PN_SOURCE_AGENT) {
-		snprintf(detail, sizeof(detail),
-			 "no agent answers: engines poll every %d ms in their own process",
-			 PN_MEMWATCH_POLL_MS);
-		finding(report, DEGRADED, "agent", detail, "start pnmemd as root");
-		return;
+	if (!path || !*path)
+		path = PN_SOCKET_DEFAULT;
+	if (attached)
+		doctor_finding(report, DOCTOR_OK, "socket", "", "%s", path);
+	else if (stat(path, &st))
+		doctor_finding(report, DOCTOR_DEGRADED, "socket",
+			       "start pnmemd; in a container, bind-mount the host's socket",
+			       "%s: %s", path, strerror(errno));
+	else if (access(path, W_OK))
+		doctor_finding(report, DOCTOR_DEGRADED, "socket", "make it writable to this user",
+			       "%s: %s", path, strerror(errno));
+	else
+		doctor_finding(report, DOCTOR_DEGRADED, "socket", "start pnmemd anew",
+			       "%s is there and nobody answers", path);
+}
+
+/* Locked pages of a process, KiB; -1: not known. */
+static long locked_kib(int pid)
+{
+	char path[64], line[128];
+	long kib = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && kib < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmLck: %ld", &kib) != 1)
+			kib = -1;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+static void check_agent(struct doctor *report, const pn_mem_ext *ext, const pn_agent_info *agent)
+{
+	bool slow = ext->mode >= PN_MODE_PSI_TRIGGER;
+	long kib;
+
+	doctor_finding(report, slow ? DOCTOR_DEGRADED : DOCTOR_OK, "agent",
+		       slow ? "see the hooks below" : "",
+		       "pnmemd %s; stalls are seen by: %s", agent->version, format_mode(ext->mode));
+	if (strcmp(agent->version, PNMEM_VERSION))
+		doctor_finding(report, DOCTOR_DEGRADED, "version", "restart pnmemd after an update",
+			       "the agent is %s, this is %s: what only one knows is not used",
+			       agent->version, PNMEM_VERSION);
+	kib = locked_kib(agent->pid);
+	if (kib > 0)
+		doctor_finding(report, DOCTOR_OK, "memlock", "", "the agent has locked %ld KiB", kib);
+	else
+		doctor_finding(report, DOCTOR_DEGRADED, "memlock",
+			       "run it as root, or with LimitMEMLOCK=infinity",
+			       kib ? "the agent is in another pid namespace: not known"
+				   : "the agent's memory is not locked: it can stall with the rest");
+	if (ext->event_drops)
+		doctor_finding(report, DOCTOR_DEGRADED, "ring", "",
+			       "%ju of %ju records dropped; levels are not affected",
+			       (uintmax_t)ext->event_drops, (uintmax_t)ext->events);
+}
+
+/* The sampler, its uprobes and each die, as the agent tells of them. */
+static void check_dies(struct doctor *report)
+{
+	pn_hook_status lines[64];
+	int n = pn_memwatch_dies(lines, 64);
+
+	for (int i = 0; i < n; i++) {
+		const pn_hook_status *line = &lines[i];
+
+		doctor_finding(report,
+			       line->state == PN_HOOK_REFUSED ? DOCTOR_DEGRADED : DOCTOR_OK,
+			       line->subject, "", "%s%s%s", line->hook,
+			       *line->hook && *line->why ? ": " : "", line->why);
 	}
-	snprintf(detail, sizeof(detail), "attached; stalls are seen by: %s",
-		 format_mode(ext->mode));
-	finding(report, ext->mode >= PN_MODE_PSI_TRIGGER ? DEGRADED : FINE, "agent", detail,
-		ext->mode >= PN_MODE_PSI_TRIGGER ? "see the hooks below" : "");
-	if (ext->event_drops) {
-		snprintf(detail, sizeof(detail),
-			 "%llu of %llu records dropped; levels are not affected",
-			 (unsigned long long)ext->event_drops, (unsigned long long)ext->events);
-		finding(report, DEGRADED, "ring", detail, "");
-	}
+	if (n < 0)
+		doctor_finding(report, DOCTOR_DEGRADED, "dies", "", "%s", strerror(-n));
 }
 
 /* A refused hook is a finding only in what it means: another one of its subject may be in use. */
-static void check_hooks(struct report *report, json_t *hooks_json)
+static void check_hooks(struct doctor *report, json_t *hooks_json)
 {
 	static const char *const names[] = { "in use", "refused", "not needed" };
 	pn_hook_status hooks[64];
 	int n = pn_memwatch_hooks(hooks, 64);
 
 	if (n < 0) {
-		finding(report, DEGRADED, "hooks", strerror(-n), "");
+		doctor_finding(report, DOCTOR_DEGRADED, "hooks", "", "%s", strerror(-n));
 		return;
 	}
 	for (int i = 0; i < n; i++) {
@@ -140,24 +172,6 @@ static void check_hooks(struct report *report, json_t *hooks_json)
 	}
 }
 
-static void check_dies(struct report *report)
-{
-	pn_hook_status lines[64];
-	char detail[sizeof(lines->hook) + sizeof(lines->why) + 4];
-	int n = pn_memwatch_dies(lines, 64);
-
-	for (int i = 0; i < n; i++) {
-		const pn_hook_status *line = &lines[i];
-
-		snprintf(detail, sizeof(detail), "%s%s%s", line->hook,
-			 *line->hook && *line->why ? ": " : "", line->why);
-		finding(report, line->state == PN_HOOK_REFUSED ? DEGRADED : FINE, line->subject,
-			detail, "");
-	}
-	if (n < 0)
-		finding(report, DEGRADED, "dies", strerror(-n), "");
-}
-
 int cmd_doctor(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
@@ -167,9 +181,11 @@ int cmd_doctor(int argc, char **argv)
 		       "\vExit status: 0 all well, 1 degraded, 2 cannot work.",
 	};
 	struct cli_common common = { 0 };
-	struct report report = { 0 };
+	struct doctor report = { 0 };
 	json_t *hooks = NULL;
+	pn_agent_info agent;
 	pn_mem_ext ext;
+	bool attached;
 	int r;
 
 	cli_parse(&argp, argc, argv, &common);
@@ -180,12 +196,21 @@ int cmd_doctor(int argc, char **argv)
 		report.findings = json_array();
 		hooks = json_array();
 	}
-	r = pn_memwatch_read_ext(NULL, &ext);
-	check_kernel(&report);
+	attached = !pn_memwatch_read_ext(NULL, &ext) && !pn_memwatch_agent(&agent);
+	report.hooks_work = attached && ext.mode < PN_MODE_PSI_TRIGGER;
+	doctor_kernel(&report);
 	check_sources(&report);
-	if (!r)
-		check_agent(&report, &ext);
-	check_dies(&report);
+	doctor_cgroup(&report);
+	doctor_swap(&report);
+	check_socket(&report, attached);
+	if (attached) {
+		check_agent(&report, &ext, &agent);
+		check_dies(&report);
+	} else {
+		doctor_finding(&report, DOCTOR_DEGRADED, "agent", "start pnmemd as root",
+			       "no agent answers: engines poll every %d ms in their own process",
+			       PN_MEMWATCH_POLL_MS);
+	}
 	check_hooks(&report, hooks);
 	pn_memwatch_stop();
 	if (common.json)

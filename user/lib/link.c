@@ -134,6 +134,9 @@ int link_open(struct link *link, const char *socket_path, int timeout_ms, int *r
 		r = -EPROTO;
 	if (r)
 		goto fail;
+	link->agent_pid = welcome.agent_pid;
+	memcpy(link->agent_version, welcome.agent_version, sizeof(link->agent_version));
+	link->agent_version[sizeof(link->agent_version) - 1] = 0;
 	*ret_memfd = memfd;
 	return 0;
 fail:

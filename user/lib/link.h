@@ -11,6 +11,8 @@ struct link {
 	int sock; /* -1: not connected */
 	bool broken; /* shut down after an error; still to be closed */
 	uint32_t next_id;
+	uint32_t agent_pid; /* as it says */
+	char agent_version[16];
 };
 
 #define LINK_CLOSED ((struct link){ .sock = -1 })

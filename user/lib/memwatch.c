@@ -380,7 +380,7 @@ static void read_settings(void)
 
 static int start_locked(void)
 {
-	int r;
+	int no_proc, r;
 
 	if (w.running)
 		return 0;
@@ -396,7 +396,9 @@ static int start_locked(void)
 	w.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w.stop_fd < 0)
 		return -errno;
-	r = open_dir("PN_PROCFS", "/proc", &w.procfs_fd);
+	/* A container need not have /proc: the agent's page is enough, for as long as it lives. */
+	no_proc = open_dir("PN_PROCFS", "/proc", &w.procfs_fd);
+	r = no_proc == -ENOENT ? 0 : no_proc;
 	if (!r) {
 		/* No cgroup tree at all is fine: the reader is then told of none. */
 		open_dir("PN_CGROUPFS", "/sys/fs/cgroup", &w.cgroupfs_fd);
@@ -405,8 +407,11 @@ static int start_locked(void)
 	if (!r)
 		r = view_open(&w.view, reader_own_page(), w.procfs_fd, w.cgroupfs_fd,
 			      w.cgroupfs_fd < 0 ? -1 : 0);
-	if (!r && attach(START_TIMEOUT_MS))
-		fall_back("no agent");
+	if (!r && attach(START_TIMEOUT_MS)) {
+		r = no_proc;
+		if (!r)
+			fall_back("no agent");
+	}
 	if (!r)
 		r = spawn(&w.thread, watch_thread, "pn_memwatch");
 	if (r) {
@@ -613,6 +618,21 @@ pn_memwatch_source_t pn_memwatch_source(void)
 	default:
 		return PN_SOURCE_NONE;
 	}
+}
+
+int pn_memwatch_agent(pn_agent_info *ret)
+{
+	int r = -ENODATA;
+
+	pthread_mutex_lock(&w.lock);
+	if (w.running && reader_current() == READER_AGENT) {
+		memset(ret, 0, sizeof(*ret));
+		ret->pid = (int32_t)w.link.agent_pid;
+		memcpy(ret->version, w.link.agent_version, sizeof(w.link.agent_version));
+		r = 0;
+	}
+	pthread_mutex_unlock(&w.lock);
+	return r;
 }
 
 /* Zeroed without an agent. Returns 0 or -errno. */
