@@ -16,8 +16,8 @@ enum pn_event_kind {
 	PN_EVENT_KSWAPD_WAKE = 5, /* value is the node */
 	PN_EVENT_FAULTS = 6,      /* value is the page faults counted since the last look */
 	PN_EVENT_CUDA_CALL = 7,   /* a libcuda memory call returned; value is 0 */
-	PN_EVENT_CUDA_EXIT = 8,   /* the last thread of a process that made some exits; value is 0 */
-	PN_EVENT_MEMCG = 9,       /* a cgroup's memory.events went up; value is 1 << PN_MEMCG_* bits */
+	PN_EVENT_CUDA_EXIT = 8, /* the last thread of a process that made some exits; value is 0 */
+	PN_EVENT_MEMCG = 9, /* a cgroup's memory.events went up; value is 1 << PN_MEMCG_* bits */
 	PN_EVENT_KIND_COUNT = 10,
 };
 

@@ -27,8 +27,8 @@ extern "C" {
 #endif
 
 typedef struct {
-	uint64_t total_bytes;	  /* MemTotal */
-	uint64_t avail_bytes;	  /* MemAvailable, at most total_bytes; never estimated */
+	uint64_t total_bytes;     /* MemTotal */
+	uint64_t avail_bytes;     /* MemAvailable, at most total_bytes; never estimated */
 	uint64_t swap_free_bytes; /* SwapFree */
 
 	double psi_some_avg10; /* percent, 0..100 */
@@ -57,9 +57,9 @@ typedef struct {
 	uint64_t cgroup_psi_some_total_us;
 	uint64_t cgroup_psi_full_total_us;
 
-	uint64_t source_ns[8];	 /* by PN_SRC_*: CLOCK_MONOTONIC of the last good read, 0: never */
+	uint64_t source_ns[8];   /* by PN_SRC_*: CLOCK_MONOTONIC of the last good read, 0: never */
 	uint8_t source_state[8]; /* by PN_SRC_*: PN_SRC_ABSENT, _OK, _STALE, _UNSUPPORTED */
-	int32_t source_err[8];	 /* by PN_SRC_*: -errno of the last failed read, 0 if it was good */
+	int32_t source_err[8];   /* by PN_SRC_*: -errno of the last failed read, 0 if it was good */
 } pn_host_sample;
 
 /*
@@ -75,9 +75,9 @@ typedef struct pn_host_signals pn_host_signals;
 
 /* What a call to pn_host_signals_read is to read. */
 enum {
-	PN_HOST_READ_BYTES = 1u << 0,	/* /proc/meminfo */
-	PN_HOST_READ_PSI = 1u << 1,	/* /proc/pressure/memory: not more often than every 100 ms */
-	PN_HOST_READ_CGROUP = 1u << 2,	/* the cgroup's bytes and limits */
+	PN_HOST_READ_BYTES = 1u << 0,  /* /proc/meminfo */
+	PN_HOST_READ_PSI = 1u << 1,    /* /proc/pressure/memory: not more often than every 100 ms */
+	PN_HOST_READ_CGROUP = 1u << 2, /* the cgroup's bytes and limits */
 	PN_HOST_READ_CGROUP_PSI = 1u << 3,
 	PN_HOST_READ_ALL = 15u,
 };

@@ -74,10 +74,10 @@ enum {
 
 typedef struct {
 	char subject[16]; /* "stall", "reclaim", "oom", "avail" */
-	char hook[48];	  /* "fentry/psi_memstall_enter" */
-	int32_t state;	  /* PN_HOOK_* */
-	int32_t err;	  /* 0 or -errno */
-	char why[128];	  /* the likely reason it is not used, "" if it is or was not tried */
+	char hook[48];    /* "fentry/psi_memstall_enter" */
+	int32_t state;    /* PN_HOOK_* */
+	int32_t err;      /* 0 or -errno */
+	char why[128];    /* the likely reason it is not used, "" if it is or was not tried */
 } pn_hook_status;
 
 /*
@@ -121,8 +121,8 @@ PN_API int pn_memwatch_read_ext(pn_mem_state *ret_state, pn_mem_ext *ret_ext);
  * reported. The state that ended the wait is stored in *ret if ret is not NULL.
  * Returns 0; -ETIMEDOUT; -ENODATA if not running; -ESHUTDOWN if stopped meanwhile.
  */
-PN_API int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen,
-			    uint64_t deadline_ns, pn_mem_state *ret);
+PN_API int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t deadline_ns,
+			    pn_mem_state *ret);
 
 /*
  * An eventfd (non-blocking, close-on-exec) for an engine's own event loop: it becomes readable
@@ -149,8 +149,8 @@ PN_API pn_memwatch_source_t pn_memwatch_source(void);
  * Dies. The agent samples the machine's dies by itself where it has a driver, and shows them in the
  * order of their PCI bus ids. An engine that knows more, or runs where the agent cannot sample
  * (PN_DIE_SOURCE, exclusive compute mode, MIG), pushes its own. Its CUDA ordinals are its own
- * (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, MPS), so it had better name a die by UUID or PCI bus id;
- * an index is taken as the place in the snapshot. Of push and sample the newer one says what is
+ * (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, MPS), so it had better name a die by UUID or PCI bus
+ * id; an index is taken as the place in the snapshot. Of push and sample the newer one says what is
  * free. What an engine pushes is seen by the engines of its cgroup until it ends; in
  * per_die_used each engine reads its own bytes, and others the sum of the group's.
  */
@@ -166,11 +166,11 @@ PN_API void pn_memwatch_set_die(int die_id, uint64_t free_bytes, uint64_t budget
 				uint64_t used_bytes);
 
 /*
- * The same for the die of this UUID (as cuDeviceGetUuid gives it) or PCI bus id ("0000:3b:00.0"; upper
- * case, a longer or no domain are understood). Returns the die's place in the snapshot: an index of
- * the per_die arrays, or from PN_MEM_MAX_DIES on of pn_mem_ext.more_die. It can change when the
- * source does. With budget_bytes 0, which takes the push back, 0. Or -errno: -EINVAL (no id),
- * -ENOSPC (no place is left), -ENODATA (not running), -EOPNOTSUPP (the agent takes no pushes).
+ * The same for the die of this UUID (as cuDeviceGetUuid gives it) or PCI bus id ("0000:3b:00.0";
+ * upper case, a longer or no domain are understood). Returns the die's place in the snapshot: an
+ * index of the per_die arrays, or from PN_MEM_MAX_DIES on of pn_mem_ext.more_die. It can change
+ * when the source does. With budget_bytes 0, which takes the push back, 0. Or -errno: -EINVAL (no
+ * id), -ENOSPC (no place is left), -ENODATA (not running), -EOPNOTSUPP (the agent takes no pushes).
  */
 PN_API int pn_memwatch_set_die_uuid(const uint8_t uuid[16], uint64_t free_bytes,
 				    uint64_t budget_bytes, uint64_t used_bytes);
@@ -196,9 +196,11 @@ PN_API int pn_memwatch_agent(pn_agent_info *ret);
 PN_API int pn_memwatch_hooks(pn_hook_status *ret, size_t max);
 
 /*
- * How the agent comes by its dies, in the same form: its sampler ("sampler"), the uprobes on libcuda
- * ("uprobe"), and each die that it knows ("die 0"): PN_HOOK_ACTIVE in use and fresh, PN_HOOK_REFUSED
- * not (why says what that means), PN_HOOK_UNTRIED not wanted here. Returns as pn_memwatch_hooks.
+ * How the agent comes by its dies, in the same form: its sampler ("sampler"), the uprobes on
+ * libcuda
+ * ("uprobe"), and each die that it knows ("die 0"): PN_HOOK_ACTIVE in use and fresh,
+ * PN_HOOK_REFUSED not (why says what that means), PN_HOOK_UNTRIED not wanted here. Returns as
+ * pn_memwatch_hooks.
  */
 PN_API int pn_memwatch_dies(pn_hook_status *ret, size_t max);
 

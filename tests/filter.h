@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * PN_TEST_FILTER: only the tests whose name matches (cmocka's * and ?), for the kernel matrix, which
- * has not the time to run each of them in each of its cases. Include after cmocka.h.
+ * PN_TEST_FILTER: only the tests whose name matches (cmocka's * and ?), for the kernel matrix,
+ * which has not the time to run each of them in each of its cases. Include after cmocka.h.
  */
 #ifndef PNMEM_TESTS_FILTER_H
 #define PNMEM_TESTS_FILTER_H

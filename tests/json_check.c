@@ -11,13 +11,20 @@ static const struct {
 	const char *key;
 	json_type type;
 } keys[] = {
-	{ "host_total_bytes", JSON_INTEGER },	  { "host_avail_bytes", JSON_INTEGER },
-	{ "host_psi_some_avg10", JSON_REAL },	  { "host_psi_full_avg10", JSON_REAL },
-	{ "cgroup_current_bytes", JSON_INTEGER }, { "cgroup_high_bytes", JSON_INTEGER },
-	{ "cgroup_max_bytes", JSON_INTEGER },	  { "n_dies", JSON_INTEGER },
-	{ "per_die_free", JSON_ARRAY },		  { "per_die_budget", JSON_ARRAY },
-	{ "per_die_used", JSON_ARRAY },		  { "level", JSON_INTEGER },
-	{ "level_name", JSON_STRING },		  { "seq", JSON_INTEGER },
+	{ "host_total_bytes", JSON_INTEGER },
+	{ "host_avail_bytes", JSON_INTEGER },
+	{ "host_psi_some_avg10", JSON_REAL },
+	{ "host_psi_full_avg10", JSON_REAL },
+	{ "cgroup_current_bytes", JSON_INTEGER },
+	{ "cgroup_high_bytes", JSON_INTEGER },
+	{ "cgroup_max_bytes", JSON_INTEGER },
+	{ "n_dies", JSON_INTEGER },
+	{ "per_die_free", JSON_ARRAY },
+	{ "per_die_budget", JSON_ARRAY },
+	{ "per_die_used", JSON_ARRAY },
+	{ "level", JSON_INTEGER },
+	{ "level_name", JSON_STRING },
+	{ "seq", JSON_INTEGER },
 };
 
 static int has_keys(const json_t *value)

@@ -16,9 +16,9 @@
 
 #define until(condition)                                                                           \
 	do {                                                                                       \
-		uint64_t give_up_ns = clock_now_ns() + 30 * SECOND_NS;                              \
+		uint64_t give_up_ns = clock_now_ns() + 30 * SECOND_NS;                             \
 		while (!(condition)) {                                                             \
-			if (clock_now_ns() > give_up_ns)                                            \
+			if (clock_now_ns() > give_up_ns)                                           \
 				fail_msg("30 s in vain for: %s", #condition);                      \
 			sched_yield();                                                             \
 		}                                                                                  \

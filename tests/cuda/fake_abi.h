@@ -46,7 +46,7 @@ enum {
 
 #define CU_FAKE_MEMORY(X)                                                                          \
 	X(cuMemAlloc_v2, (CUdeviceptr * ret, size_t bytes))                                        \
-	X(cuMemAllocPitch_v2, (CUdeviceptr * ret, size_t *ret_pitch, size_t width_bytes,           \
+	X(cuMemAllocPitch_v2, (CUdeviceptr * ret, size_t * ret_pitch, size_t width_bytes,          \
 			       size_t height, unsigned int element_bytes))                         \
 	X(cuMemAllocManaged, (CUdeviceptr * ret, size_t bytes, unsigned int flags))                \
 	X(cuMemFree_v2, (CUdeviceptr ptr))                                                         \

@@ -26,7 +26,7 @@ enum fake_function {
 #define FAKE_NUMBER(name, parameters) FAKE_##name,
 	CU_FAKE_FUNCTIONS(FAKE_NUMBER)
 #undef FAKE_NUMBER
-	FAKE_FUNCTIONS,
+		FAKE_FUNCTIONS,
 };
 
 struct fake_die {

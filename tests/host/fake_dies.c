@@ -41,12 +41,13 @@ static void read_script(struct script *script)
 		unsigned uuid, state;
 		unsigned long long free_mib, total_mib, own_mib;
 
-		if (sscanf(line, "driver %u %d", &script->driver.state, &script->driver.n_dies) == 2)
+		if (sscanf(line, "driver %u %d", &script->driver.state, &script->driver.n_dies) ==
+		    2)
 			continue;
 		if (sscanf(line, "do %15s %d", script->what, &script->argument) >= 1)
 			continue;
-		if (sscanf(line, "die %u %15s %u %llu %llu %llu", &uuid, die->pci, &state, &free_mib,
-			   &total_mib, &own_mib) != 6)
+		if (sscanf(line, "die %u %15s %u %llu %llu %llu", &uuid, die->pci, &state,
+			   &free_mib, &total_mib, &own_mib) != 6)
 			continue;
 		die->uuid[0] = (uint8_t)uuid;
 		die->state = state;

@@ -270,7 +270,8 @@ static void test_broken_proc(void **unused)
 	snprintf(pressure, sizeof(pressure), "%s/pressure", dir);
 	assert_int_equal(mkdir(dir, 0700), 0);
 	assert_int_equal(mkdir(pressure, 0700), 0);
-	write_file(dir, "meminfo", "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 04194304 kB\n");
+	write_file(dir, "meminfo",
+		   "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 04194304 kB\n");
 	write_file(dir, "pressure/memory",
 		   "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 		   "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
@@ -385,15 +386,14 @@ static void test_page_is_sealed(void **state)
 	assert_int_equal(ftruncate(memfd, 0), -1);
 	assert_int_equal(ftruncate(memfd, 2 * PAGE_BYTES), -1);
 	assert_int_equal(pwrite(memfd, "x", 1, 0), -1);
-	assert_int_equal(fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-				   PAGE_BYTES),
-			 -1);
+	assert_int_equal(
+		fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE_BYTES), -1);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", memfd);
 	again = open(path, O_RDWR | O_CLOEXEC);
 	if (again >= 0) {
-		assert_ptr_equal(mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, again,
-				      0),
-				 MAP_FAILED);
+		assert_ptr_equal(
+			mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0),
+			MAP_FAILED);
 		close(again);
 	}
 	assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_WRITE), -1);
@@ -436,8 +436,7 @@ static void test_garbage(void **state)
 	for (int round = 0; round < 20; round++) {
 		for (int i = 0; i < 64; i++) {
 			size_t bytes = (size_t)rand() % sizeof(packet);
-			struct proto_header h = proto_header_make((uint16_t)(rand() % 6),
-								  bytes, 1);
+			struct proto_header h = proto_header_make((uint16_t)(rand() % 6), bytes, 1);
 
 			socks[i] = client_connect();
 			assert_true(socks[i] >= 0);

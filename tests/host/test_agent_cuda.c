@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * libcuda calls seen by uprobes: finding the library in processes that attach, that do not, and that
- * live in another mount namespace; calls and ends that lead to passes of the (scripted) sampler.
+ * libcuda calls seen by uprobes: finding the library in processes that attach, that do not, and
+ * that live in another mount namespace; calls and ends that lead to passes of the (scripted)
+ * sampler.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -33,7 +34,7 @@
 #define S   1000000000ull
 
 #define LIBRARY "build/tests/host/fake/libcuda.so.1"
-#define CALLS	20000
+#define CALLS   20000
 
 static const char *const args[] = { "--cuda-lib", "/fake/libcuda.so.1", NULL };
 static struct agent_proc agent;
@@ -111,7 +112,8 @@ static long requests(void)
 	return n;
 }
 
-/* ---- an engine --------------------------------------------------------------------------------- */
+/* ---- an engine ---------------------------------------------------------------------------------
+ */
 
 static void copy_library(const char *to)
 {
@@ -207,7 +209,8 @@ static void engine_start(bool attach, bool namespace)
 	}
 }
 
-/* ---- what is expected -------------------------------------------------------------------------- */
+/* ---- what is expected --------------------------------------------------------------------------
+ */
 
 static pn_mem_state state;
 static pn_mem_ext ext;
@@ -221,8 +224,8 @@ static bool free_is(void *arg)
 static void expect_free(unsigned free_mib, int limit_ms)
 {
 	if (!test_until(free_is, &free_mib, limit_ms))
-		fail_msg("free %llu MiB, not %u",
-			 (unsigned long long)(state.per_die_free[0] / MIB), free_mib);
+		fail_msg("free %llu MiB, not %u", (unsigned long long)(state.per_die_free[0] / MIB),
+			 free_mib);
 }
 
 static bool watch_says(void *arg)
@@ -289,7 +292,8 @@ static void test_engine_that_attaches(void **unused)
 	engine_stop();
 	start();
 	engine_start(true, false);
-	assert_true(test_until(watch_says, "1 files in use, 3 probes", 2000)); /* before any round */
+	assert_true(
+		test_until(watch_says, "1 files in use, 3 probes", 2000)); /* before any round */
 	median_ns = expect_calls_are_seen();
 	probed_ns = engine_do('m') / CALLS;
 	print_message("# call to published: median %llu us; a call: %llu ns bare, %llu ns probed\n",

@@ -183,7 +183,8 @@ static void expect_log(const char *text, int times)
 	assert_int_equal(agent_proc_log_count(&agent, text), times);
 }
 
-/* ---- what is published ------------------------------------------------------------------------- */
+/* ---- what is published -------------------------------------------------------------------------
+ */
 
 static void test_two_dies(void **unused)
 {
@@ -226,18 +227,22 @@ static void test_command_line(void **unused)
 		"die 0   0000:05:00.0 OK, free 10.8 GiB, budget 10.7 GiB, used 0 B, ",
 		"die 1   0000:06:00.0 TIGHT, free 500.0 MiB, budget 10.7 GiB, used 0 B, ",
 		"die 2   0000:07:00.0 not known, unsupported",
-		"s ago", NULL,
+		"s ago",
+		NULL,
 	};
 	static const char *const json[] = {
-		"\"n_dies\": 3", "\"pci\": \"0000:06:00.0\"",
+		"\"n_dies\": 3",
+		"\"pci\": \"0000:06:00.0\"",
 		"\"uuid\": \"02000000000000000000000000000000\"",
-		"\"level_name\": \"TIGHT\"", NULL,
+		"\"level_name\": \"TIGHT\"",
+		NULL,
 	};
 	static const char *const doctor[] = {
 		"ok        sampler   pnmem-dies: pid ",
 		"ok        uprobe    libcuda: not wanted (--no-bpf)",
 		"ok        die 0     0000:05:00.0 Fake die 1: sampled, own context of 100 MiB",
-		"degraded  die 2     0000:07:00.0 Fake die 3: exclusive compute mode", NULL,
+		"degraded  die 2     0000:07:00.0 Fake die 3: exclusive compute mode",
+		NULL,
 	};
 
 	start("die 1 0000:05:00.0 0 11000 12000 100\n"
@@ -273,7 +278,7 @@ static void test_dies_that_must_not_be_sampled(void **unused)
 	expect_die(1, PN_SRC_UNSUPPORTED, 0, 5000);
 	expect_die(3, PN_SRC_STALE, 0, 5000);
 	expect_die(4, PN_SRC_UNSUPPORTED, 500 * MIB, 5000); /* smaller than the reserve */
-	assert_int_equal(ext.die_state[2], PN_SRC_OK); /* integrated: MemAvailable */
+	assert_int_equal(ext.die_state[2], PN_SRC_OK);      /* integrated: MemAvailable */
 	assert_int_equal(state.per_die_free[2], state.host_avail_bytes);
 	for (int i = 0; i < 5; i++)
 		if (i != 2)
@@ -333,7 +338,8 @@ static void test_a_die_disappears(void **unused)
 	assert_true(clock_now_ns() - ext.die_sample_ns[0] > 10 * S);
 }
 
-/* ---- sources ----------------------------------------------------------------------------------- */
+/* ---- sources -----------------------------------------------------------------------------------
+ */
 
 static void test_no_driver(void **unused)
 {
@@ -381,7 +387,8 @@ static void test_die_source(void **unused)
 	}
 }
 
-/* ---- pushes ------------------------------------------------------------------------------------ */
+/* ---- pushes ------------------------------------------------------------------------------------
+ */
 
 /* Seen by a read right after it, at the die of that name, and taken over by a newer sample. */
 static void test_push_and_sample(void **unused)
@@ -472,7 +479,8 @@ static void test_used_is_each_engines_own(void **unused)
 	close(go[1]);
 }
 
-/* ---- when it samples --------------------------------------------------------------------------- */
+/* ---- when it samples ---------------------------------------------------------------------------
+ */
 
 /* Far more pushes than passes: those stay 2 ms apart, and the last push is followed by one. */
 static void test_coalesced(void **unused)
@@ -497,7 +505,8 @@ static void test_coalesced(void **unused)
 	assert_true(after - before <= (long)(took_ns / (2 * MS)) + 3);
 }
 
-/* ---- faults ------------------------------------------------------------------------------------ */
+/* ---- faults ------------------------------------------------------------------------------------
+ */
 
 /* Median and worst time of a look that is asked for. */
 static uint64_t look_ns(uint64_t *ret_worst_ns)
@@ -721,7 +730,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_two_dies, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_command_line, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_budget_is_of_the_start, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_dies_that_must_not_be_sampled, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_dies_that_must_not_be_sampled, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_more_than_16, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_die_disappears, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_driver, setup, teardown),

@@ -265,7 +265,8 @@ static void test_dies_and_fd(void **unused)
 	assert_int_equal(poll(&fd, 1, 5000), 1);
 	assert_int_equal(read(fd.fd, &count, sizeof(count)), sizeof(count));
 	pn_memwatch_set_die(3, 16ull << 30, 16ull << 30, 0);
-	assert_int_equal(pn_memwatch_wait(PN_WAIT_LEVEL, &state, clock_now_ns() + 5 * S, &state), 0);
+	assert_int_equal(pn_memwatch_wait(PN_WAIT_LEVEL, &state, clock_now_ns() + 5 * S, &state),
+			 0);
 	assert_int_equal(state.level, PN_MEM_LEVEL_OK);
 	assert_int_equal(poll(&fd, 1, 5000), 1);
 }

@@ -121,9 +121,10 @@ static inline void agent_make_page(struct fake_agent *a)
 {
 	a->memfd = memfd_create("fake-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	assert_true(a->memfd >= 0);
-	assert_int_equal(
-		ftruncate(a->memfd, a->manner == MANNER_SHORT_FILE ? sizeof(struct page) - 8 : PAGE_BYTES),
-		0);
+	assert_int_equal(ftruncate(a->memfd, a->manner == MANNER_SHORT_FILE
+						     ? sizeof(struct page) - 8
+						     : PAGE_BYTES),
+			 0);
 	a->page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, a->memfd, 0);
 	assert_true(a->page != MAP_FAILED);
 	if (a->manner != MANNER_UNSEALED)

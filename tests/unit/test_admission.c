@@ -266,7 +266,8 @@ static void die_data_is_not_trusted(void **unused)
 		admission_model_load_die(&config, 0, 0, rows[i].die_id, &state, &out);
 		assert_int_equal(out.check, rows[i].known ? PN_CHECK_DIE : PN_CHECK_NO_DIE);
 		assert_int_equal(out.verdict, PN_VERDICT_REJECT);
-		admission_model_load(&config, 1, 0, PN_ADMIT_KV_BYTES_PER_TOKEN_Q4, 0, rows[i].die_id, &state, &out);
+		admission_model_load(&config, 1, 0, PN_ADMIT_KV_BYTES_PER_TOKEN_Q4, 0,
+				     rows[i].die_id, &state, &out);
 		assert_int_equal(out.check, rows[i].known ? PN_CHECK_DIE : PN_CHECK_NO_DIE);
 		assert_int_equal(out.verdict, PN_VERDICT_REJECT);
 	}

@@ -40,13 +40,14 @@ static void test_found(void **state)
 	struct cuda_map maps[4];
 	int n;
 
-	n = read_maps("7f0000000000-7f0000001000 r--p 00000000 103:02 77 " LIB "libcuda.so.535.1\n"
-		      "7f0000001000-7f0000403000 r-xp 00001000 103:02 77    " LIB "libcuda.so.535.1\n"
-		      "7f0000403000-7f0000404000 rw-p 00403000 103:02 77 " LIB "libcuda.so.535.1\n"
-		      "7f0001000000-7f0001001000 r-xp 00001000 103:02 77 " LIB "libcuda.so.1\n"
-		      "7f0002000000-7f0002001000 r-xp 00000000 00:2f 9 /opt/a b/libcuda.so (deleted)\n"
-		      "7ffe00000000-7ffe00001000 r-xp 00000000 00:00 0 [vdso]\n",
-		      maps, 4);
+	n = read_maps(
+		"7f0000000000-7f0000001000 r--p 00000000 103:02 77 " LIB "libcuda.so.535.1\n"
+		"7f0000001000-7f0000403000 r-xp 00001000 103:02 77    " LIB "libcuda.so.535.1\n"
+		"7f0000403000-7f0000404000 rw-p 00403000 103:02 77 " LIB "libcuda.so.535.1\n"
+		"7f0001000000-7f0001001000 r-xp 00001000 103:02 77 " LIB "libcuda.so.1\n"
+		"7f0002000000-7f0002001000 r-xp 00000000 00:2f 9 /opt/a b/libcuda.so (deleted)\n"
+		"7ffe00000000-7ffe00001000 r-xp 00000000 00:00 0 [vdso]\n",
+		maps, 4);
 	assert_int_equal(n, 2); /* a file mapped twice is one */
 	assert_true(maps[0].start == 0x7f0000001000 && maps[0].end == 0x7f0000403000);
 	assert_int_equal(maps[0].dev_major, 0x103);

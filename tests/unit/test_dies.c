@@ -76,7 +76,7 @@ static void test_names(void **state)
 	assert_true(die_id_is_known(&a) && die_id_is_known(&at));
 	assert_true(die_id_is_same(&a, &a_at));
 	assert_true(die_id_is_same(&at, &a_at));
-	assert_false(die_id_is_same(&a, &at)); /* nothing in common */
+	assert_false(die_id_is_same(&a, &at));      /* nothing in common */
 	assert_false(die_id_is_same(&a_at, &b_at)); /* MIG: two UUIDs on one PCI id */
 	assert_false(die_id_is_same(&none, &none));
 	assert_false(die_id_is_same(&none, &at));
@@ -212,8 +212,8 @@ static void test_places(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pci),	       cmocka_unit_test(test_names),
-		cmocka_unit_test(test_pushes),	       cmocka_unit_test(test_push_over_sample),
+		cmocka_unit_test(test_pci),    cmocka_unit_test(test_names),
+		cmocka_unit_test(test_pushes), cmocka_unit_test(test_push_over_sample),
 		cmocka_unit_test(test_places),
 	};
 

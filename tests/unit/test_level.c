@@ -10,10 +10,10 @@
 #include "core/level.h"
 #include "pn_memwatch.h"
 
-#define GIB (1ull << 30)
-#define OK PN_MEM_LEVEL_OK
-#define WATCH PN_MEM_LEVEL_WATCH
-#define TIGHT PN_MEM_LEVEL_TIGHT
+#define GIB      (1ull << 30)
+#define OK       PN_MEM_LEVEL_OK
+#define WATCH    PN_MEM_LEVEL_WATCH
+#define TIGHT    PN_MEM_LEVEL_TIGHT
 #define CRITICAL PN_MEM_LEVEL_CRITICAL
 
 static void test_reserve(void **state)
@@ -21,10 +21,10 @@ static void test_reserve(void **state)
 	static const struct {
 		uint64_t total, override, want;
 	} cases[] = {
-		{ 8 * GIB, 0, 8 * GIB * 15 / 100 },	/* 15 % above the minimum */
-		{ 4 * GIB, 0, GIB },			/* 15 % is 0.6 GiB: the minimum */
-		{ GIB * 100 / 15, 0, GIB },		/* just under 1 GiB by rounding */
-		{ GIB * 100 / 15 + 20, 0, GIB + 2 },	/* just over */
+		{ 8 * GIB, 0, 8 * GIB * 15 / 100 },  /* 15 % above the minimum */
+		{ 4 * GIB, 0, GIB },                 /* 15 % is 0.6 GiB: the minimum */
+		{ GIB * 100 / 15, 0, GIB },          /* just under 1 GiB by rounding */
+		{ GIB * 100 / 15 + 20, 0, GIB + 2 }, /* just over */
 		{ 0, 0, GIB },
 		{ 8 * GIB, 123, 123 },
 		{ UINT64_MAX, 0, UINT64_MAX / 20 * 3 + 2 }, /* no overflow */
@@ -44,10 +44,10 @@ static void test_host_bytes(void **state)
 		uint64_t avail;
 		pn_mem_level want;
 	} cases[] = {
-		{ 0, CRITICAL },	       { r - 1, CRITICAL },	     { r, CRITICAL },
-		{ r + 1, TIGHT },	       { r + r / 4 - 1, TIGHT },     { r + r / 4, WATCH },
-		{ r + r / 4 + 1, WATCH },      { 2 * r - 1, WATCH },	     { 2 * r, OK },
-		{ 2 * r + 1, OK },	       { UINT64_MAX, OK },
+		{ 0, CRITICAL },          { r - 1, CRITICAL },      { r, CRITICAL },
+		{ r + 1, TIGHT },         { r + r / 4 - 1, TIGHT }, { r + r / 4, WATCH },
+		{ r + r / 4 + 1, WATCH }, { 2 * r - 1, WATCH },     { 2 * r, OK },
+		{ 2 * r + 1, OK },        { UINT64_MAX, OK },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -88,9 +88,9 @@ static void test_die(void **state)
 		uint64_t free, budget;
 		pn_mem_level want;
 	} cases[] = {
-		{ 0, b, CRITICAL },	  { 1, b, TIGHT },	   { b / 16 - 1, b, TIGHT },
-		{ b / 16, b, WATCH },	  { b / 16 + 1, b, WATCH }, { b / 8 - 1, b, WATCH },
-		{ b / 8, b, OK },	  { b / 8 + 1, b, OK },	   { b, b, OK },
+		{ 0, b, CRITICAL },   { 1, b, TIGHT },          { b / 16 - 1, b, TIGHT },
+		{ b / 16, b, WATCH }, { b / 16 + 1, b, WATCH }, { b / 8 - 1, b, WATCH },
+		{ b / 8, b, OK },     { b / 8 + 1, b, OK },     { b, b, OK },
 		{ 0, 0, OK }, /* budget 0: no such die, skipped */
 	};
 
@@ -117,10 +117,10 @@ static void test_hold(void **state)
 	} steps[] = {
 		{ 0, OK, OK },
 		{ 10, CRITICAL, CRITICAL }, /* up at once */
-		{ 20, OK, CRITICAL },	    /* down: begins to hold */
+		{ 20, OK, CRITICAL },       /* down: begins to hold */
 		{ 200, WATCH, CRITICAL },
 		{ 269, OK, CRITICAL },
-		{ 270, OK, WATCH },  /* WATCH or less has held 250 ms, OK has not */
+		{ 270, OK, WATCH }, /* WATCH or less has held 250 ms, OK has not */
 		{ 519, OK, WATCH },
 		{ 520, OK, OK },
 		{ 530, TIGHT, TIGHT },
@@ -133,8 +133,8 @@ static void test_hold(void **state)
 	struct level_hold hold = { 0 };
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
-		assert_int_equal(level_hold_apply(&hold, steps[i].wanted,
-						  steps[i].at_ms * 1000000, 250000000),
+		assert_int_equal(level_hold_apply(&hold, steps[i].wanted, steps[i].at_ms * 1000000,
+						  250000000),
 				 steps[i].in_force);
 	assert_int_equal(level_hold_deadline_ns(&hold, 250000000), UINT64_MAX);
 	level_hold_apply(&hold, WATCH, 2000000000, 250000000);
@@ -159,8 +159,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reserve), cmocka_unit_test(test_host_bytes),
-		cmocka_unit_test(test_psi),	cmocka_unit_test(test_die),
-		cmocka_unit_test(test_slack),	cmocka_unit_test(test_hold),
+		cmocka_unit_test(test_psi),     cmocka_unit_test(test_die),
+		cmocka_unit_test(test_slack),   cmocka_unit_test(test_hold),
 		cmocka_unit_test(test_names),
 	};
 

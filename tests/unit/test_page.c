@@ -122,7 +122,8 @@ static void test_dead_writer(void **unused)
 		page_publish(&s->page, &state, &ext, 0);
 		k = atomic_load(&s->page.seq) / 2;
 		atomic_store(&s->page.seq, k * 2 + 1); /* began... */
-		memset(&s->page.copy[(k + 1) % PAGE_COPIES], 0xee, sizeof(s->page.copy[0]) / 2); /* half way */
+		memset(&s->page.copy[(k + 1) % PAGE_COPIES], 0xee,
+		       sizeof(s->page.copy[0]) / 2); /* half way */
 		assert_int_equal(page_read(&view, &state, &ext), 0);
 		assert_whole(&state, &ext);
 		assert_int_equal(state.host_total_bytes, n);

@@ -15,8 +15,8 @@
 #include "core/psi_live.h"
 
 #define FIXED_1 2048u
-#define S 1000000000ull
-#define MS 1000000ull
+#define S       1000000000ull
+#define MS      1000000ull
 
 /* One of the kernel's averages: EXP_10s 1677, EXP_60s 1981, EXP_300s 2034. */
 static uint64_t kernel_fold(uint64_t avg, unsigned exp, uint64_t stall_ns, uint64_t period_ns)
@@ -47,10 +47,10 @@ static void kernel_run(struct kernel *k, uint64_t now_ns, uint64_t stall_ns)
 	k->total_ns += stall_ns;
 	if (now_ns - k->tick_ns < 2 * S)
 		return;
-	k->avg10 = kernel_fold(k->avg10, 1677, k->total_ns - k->total_at_tick_ns,
-			       now_ns - k->tick_ns);
-	k->avg60 = kernel_fold(k->avg60, 1981, k->total_ns - k->total_at_tick_ns,
-			       now_ns - k->tick_ns);
+	k->avg10 =
+		kernel_fold(k->avg10, 1677, k->total_ns - k->total_at_tick_ns, now_ns - k->tick_ns);
+	k->avg60 =
+		kernel_fold(k->avg60, 1981, k->total_ns - k->total_at_tick_ns, now_ns - k->tick_ns);
 	k->avg300 = kernel_fold(k->avg300, 2034, k->total_ns - k->total_at_tick_ns,
 				now_ns - k->tick_ns);
 	k->tick_ns = now_ns;
@@ -198,9 +198,12 @@ static void test_shown(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_constant_stall),	   cmocka_unit_test(test_agrees_after_ticks),
-		cmocka_unit_test(test_first_stall_shows),  cmocka_unit_test(test_decays_by_itself),
-		cmocka_unit_test(test_stall_clock),	   cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_constant_stall),
+		cmocka_unit_test(test_agrees_after_ticks),
+		cmocka_unit_test(test_first_stall_shows),
+		cmocka_unit_test(test_decays_by_itself),
+		cmocka_unit_test(test_stall_clock),
+		cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_shown),
 	};
 

@@ -104,7 +104,7 @@ static void test_die_source(void **state)
 		enum die_source want;
 		int warnings;
 	} cases[] = {
-		{ NULL, DIE_SOURCE_AUTO, 0 },  { "", DIE_SOURCE_AUTO, 0 },
+		{ NULL, DIE_SOURCE_AUTO, 0 },   { "", DIE_SOURCE_AUTO, 0 },
 		{ "auto", DIE_SOURCE_AUTO, 0 }, { "cuda", DIE_SOURCE_CUDA, 0 },
 		{ "push", DIE_SOURCE_PUSH, 0 }, { "off", DIE_SOURCE_OFF, 0 },
 		{ "nvml", DIE_SOURCE_AUTO, 1 }, { "Off", DIE_SOURCE_AUTO, 1 },

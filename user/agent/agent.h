@@ -40,8 +40,8 @@ struct agent {
 
 	struct hooks *hooks; /* NULL with --no-bpf; what was tried, even if nothing could be had */
 	bool hooks_live;     /* at least one of them is attached */
-	uint32_t mode;	     /* PN_MODE_*: what wakes the agent for stalls */
-	int trigger_fd;	     /* PSI trigger, -1: none */
+	uint32_t mode;       /* PN_MODE_*: what wakes the agent for stalls */
+	int trigger_fd;      /* PSI trigger, -1: none */
 	bool memcg_poll;     /* no hook tells of cgroup events: poll memory.events */
 	uint64_t event_ns;   /* kernel record that asked for the next look, 0 none */
 	uint64_t trigger_ns; /* last time the PSI trigger fired */

@@ -18,7 +18,7 @@
 /* A call's record and the ends of processes are few at a time. */
 #define RING_BYTES 16384
 /* They wait for the same grace periods of the kernel, so side by side. */
-#define DETACH_THREADS	   8
+#define DETACH_THREADS     8
 #define DETACH_STACK_BYTES 65536
 
 struct cuda_hooks {
@@ -55,8 +55,8 @@ static int load(struct cuda_hooks *hooks, const char *btf_path)
 	hooks->exit_link = bpf_program__attach(hooks->skel->progs.cuda_exit);
 	if (!hooks->exit_link)
 		return -errno;
-	hooks->ring = ring_buffer__new(bpf_map__fd(hooks->skel->maps.ring), ring_record, hooks,
-				       NULL);
+	hooks->ring =
+		ring_buffer__new(bpf_map__fd(hooks->skel->maps.ring), ring_record, hooks, NULL);
 	return hooks->ring ? 0 : -errno;
 }
 
@@ -128,7 +128,8 @@ int cuda_hooks_attach(struct cuda_hooks *hooks, const char *path, uint64_t offse
 	return r;
 }
 
-/* ---- detaching: the kernel takes some 100 ms for each ------------------------------------------ */
+/* ---- detaching: the kernel takes some 100 ms for each ------------------------------------------
+ */
 
 struct share {
 	size_t count;

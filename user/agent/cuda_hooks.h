@@ -47,14 +47,15 @@ uint64_t cuda_hooks_calls(const struct cuda_hooks *hooks);
 void cuda_hooks_arm(struct cuda_hooks *hooks, bool armed);
 
 /*
- * Probes the return of the function at this offset of a file, in every process. Returns 0 or -errno.
+ * Probes the return of the function at this offset of a file, in every process. Returns 0 or
+ * -errno.
  */
 int cuda_hooks_attach(struct cuda_hooks *hooks, const char *path, uint64_t offset,
 		      struct cuda_probe **ret);
 
 /*
- * Detaches, which takes seconds, in threads of its own; they need nothing of hooks. The array is the
- * caller's.
+ * Detaches, which takes seconds, in threads of its own; they need nothing of hooks. The array is
+ * the caller's.
  */
 void cuda_hooks_detach(struct cuda_probe *const probes[], size_t count);
 

@@ -27,7 +27,7 @@
 /* Not seen in so many whole rounds, it is in use no more. */
 #define UNUSED_ROUNDS 1
 
-#define LIBRARIES_MAX	 16
+#define LIBRARIES_MAX    16
 #define MAPS_PER_PROCESS 4
 
 /* Whatever changes how much of a die is free and is rare; what a library lacks is left out. */
@@ -66,8 +66,8 @@ struct library {
 	unsigned dev_major, dev_minor;
 	uint64_t inode;
 	unsigned round; /* last one that it was seen in */
-	int fd;		/* while it is being probed, else -1 */
-	size_t next;	/* name to be probed */
+	int fd;         /* while it is being probed, else -1 */
+	size_t next;    /* name to be probed */
 	uint64_t offset[NAME_COUNT];
 	struct cuda_probe *probe[NAME_COUNT];
 	size_t probe_count;
@@ -110,7 +110,8 @@ static int on_ring(sd_event_source *source, int fd, uint32_t revents, void *user
 	return 0;
 }
 
-/* ---- libraries --------------------------------------------------------------------------------- */
+/* ---- libraries ---------------------------------------------------------------------------------
+ */
 
 static struct library *library_find(struct cuda_watch *watch, const struct cuda_map *map)
 {
@@ -143,8 +144,9 @@ static void library_add(struct cuda_watch *watch, int pid, const struct cuda_map
 
 	if (watch->library_count == LIBRARIES_MAX) {
 		if (!watch->full_logged)
-			log_line(LOG_WARNING, "more than %d libcuda files in use: the others are "
-					      "not probed",
+			log_line(LOG_WARNING,
+				 "more than %d libcuda files in use: the others are "
+				 "not probed",
 				 LIBRARIES_MAX);
 		watch->full_logged = true;
 		return;
@@ -206,7 +208,8 @@ static bool library_probe(struct cuda_watch *watch, struct library *lib)
 	return true;
 }
 
-/* ---- the search -------------------------------------------------------------------------------- */
+/* ---- the search --------------------------------------------------------------------------------
+ */
 
 void cuda_watch_process(struct cuda_watch *watch, pid_t pid)
 {
@@ -291,7 +294,8 @@ void cuda_watch_start(struct cuda_watch *watch)
 	sd_event_source_set_enabled(watch->timer, SD_EVENT_ONESHOT);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------- */
+/* ---- calls -------------------------------------------------------------------------------------
+ */
 
 void cuda_watch_sampler(struct cuda_watch *watch, pid_t pid)
 {
@@ -325,7 +329,8 @@ void cuda_watch_describe(const struct cuda_watch *watch, char *ret, size_t bytes
 		 probes, (unsigned long long)cuda_hooks_calls(watch->hooks));
 }
 
-/* ---- start and end ----------------------------------------------------------------------------- */
+/* ---- start and end -----------------------------------------------------------------------------
+ */
 
 int cuda_watch_open(struct cuda_watch **ret, struct agent *agent,
 		    const struct cuda_watch_calls *calls)

@@ -28,7 +28,7 @@
  * A process gives its memory back some time after it was seen to end, the later the more it had:
  * passes at growing distances until then.
  */
-#define EXIT_TAIL_NS (2 * S_NS)
+#define EXIT_TAIL_NS      (2 * S_NS)
 #define EXIT_TAIL_STEP_NS (8 * MS_NS)
 
 /* What one engine of a view pushed. */
@@ -57,22 +57,24 @@ struct dies {
 	struct sampler *sampler; /* NULL: there is nothing to sample */
 	uint64_t driver_check_ns;
 	struct cuda_watch *watch; /* NULL: libcuda calls are not seen */
-	int watch_err;		  /* why not */
-	struct die_table table;	  /* sampled; a die keeps its place as long as the agent lives */
+	int watch_err;            /* why not */
+	struct die_table table;   /* sampled; a die keeps its place as long as the agent lives */
 	struct die_facts facts[DIE_TABLE_MAX];
-	bool changed;	      /* since the views were given theirs */
+	bool changed; /* since the views were given theirs */
 	bool full_logged;
 	bool has_integrated;
 	uint64_t exit_ns; /* a CUDA process ended; 0: none lately */
 };
 
-/* ---- samples ----------------------------------------------------------------------------------- */
+/* ---- samples -----------------------------------------------------------------------------------
+ */
 
 static void log_die(const struct die_sample *sample, struct die_facts *facts)
 {
 	static const char *const texts[] = {
 		[DIE_NO_CONTEXT] = "is exclusive or prohibited: not sampled, engines can push it",
-		[DIE_MIG_PARENT] = "is divided by MIG: not sampled, engines can push their instances",
+		[DIE_MIG_PARENT] =
+			"is divided by MIG: not sampled, engines can push their instances",
 		[DIE_INTEGRATED] = "has the host's memory: MemAvailable stands for it",
 		[DIE_ERROR] = "cannot be sampled",
 	};
@@ -81,9 +83,8 @@ static void log_die(const struct die_sample *sample, struct die_facts *facts)
 	if (sample->state == DIE_OK || facts->logged & bit)
 		return;
 	log_line(sample->state == DIE_ERROR ? LOG_WARNING : LOG_NOTICE, "die %s %s %s%s%s%s",
-		 sample->pci, sample->name, texts[sample->state],
-		 sample->error_name[0] ? " (" : "", sample->error_name,
-		 sample->error_name[0] ? ")" : "");
+		 sample->pci, sample->name, texts[sample->state], sample->error_name[0] ? " (" : "",
+		 sample->error_name, sample->error_name[0] ? ")" : "");
 	facts->logged |= bit;
 }
 
@@ -120,8 +121,8 @@ static void set_numbers(struct dies *dies, int place, uint64_t free_bytes, uint6
 	if (!facts->total_bytes)
 		facts->total_bytes = total_bytes;
 	die->free_bytes = free_bytes;
-	die->budget_bytes = die_budget_bytes(facts->total_bytes,
-					     dies->agent->config.die_reserve_bytes);
+	die->budget_bytes =
+		die_budget_bytes(facts->total_bytes, dies->agent->config.die_reserve_bytes);
 	die->sample_ns = sample_ns;
 	die->limit_ns = DIE_LIMIT_NS;
 	die->closed = !die->budget_bytes; /* all of it is reserve: nothing to judge by */
@@ -179,7 +180,8 @@ static void set_integrated(struct dies *dies)
 	dies->changed = true;
 }
 
-/* ---- when to sample ---------------------------------------------------------------------------- */
+/* ---- when to sample ----------------------------------------------------------------------------
+ */
 
 static void want_now(struct dies *dies)
 {
@@ -220,12 +222,13 @@ static void after_pass(struct dies *dies)
 	if (since_ns > EXIT_TAIL_NS)
 		dies->exit_ns = 0;
 	else
-		sampler_want(dies->sampler, now_ns + (since_ns > EXIT_TAIL_STEP_NS
-							      ? since_ns
-							      : EXIT_TAIL_STEP_NS));
+		sampler_want(dies->sampler,
+			     now_ns +
+				     (since_ns > EXIT_TAIL_STEP_NS ? since_ns : EXIT_TAIL_STEP_NS));
 }
 
-/* One look for all dies. Those of a pass that hangs at a later one wait for a look of other cause. */
+/* One look for all dies. Those of a pass that hangs at a later one wait for a look of other cause.
+ */
 static void on_pass_end(void *arg)
 {
 	struct dies *dies = arg;
@@ -252,7 +255,8 @@ static void on_driver(void *arg, const struct die_driver *driver)
 		cuda_watch_start(dies->watch);
 }
 
-/* ---- views ------------------------------------------------------------------------------------- */
+/* ---- views -------------------------------------------------------------------------------------
+ */
 
 static void give(const struct dies *dies, struct agent_view *av)
 {
@@ -318,7 +322,8 @@ void dies_forget(struct agent *agent, struct agent_view *av, const void *owner)
 	give(agent->dies, av);
 }
 
-/* ---- start and end ----------------------------------------------------------------------------- */
+/* ---- start and end -----------------------------------------------------------------------------
+ */
 
 static bool has_driver(const struct agent *agent)
 {
@@ -412,7 +417,8 @@ void dies_close(struct agent *agent)
 	agent->dies = NULL;
 }
 
-/* ---- report ------------------------------------------------------------------------------------ */
+/* ---- report ------------------------------------------------------------------------------------
+ */
 
 static void line_set(pn_hook_status *line, const char *subject, const char *what, int32_t state,
 		     const char *why)

@@ -51,7 +51,8 @@ typedef void (*hooks_event_fn)(void *arg, const struct pn_event *event);
  * *ret still holds the report of what was tried, for hooks_report, _stall_mode, _fd and _counters
  * only (free it with hooks_close; NULL on -ENOMEM). The error is the first refusal's: -EPERM
  * (not root, or lockdown), -ESRCH (no BTF) or another of libbpf's. It takes some 40 ms, and where
- * the kernel refuses a hook 20 ms for each that it tries. libbpf's own messages are kept quiet. fn is called from hooks_consume alone.
+ * the kernel refuses a hook 20 ms for each that it tries. libbpf's own messages are kept quiet. fn
+ * is called from hooks_consume alone.
  */
 int hooks_open(struct hooks **ret, const struct hooks_options *options, hooks_event_fn fn,
 	       void *arg);

@@ -10,6 +10,7 @@
 #include "agent/dies.h"
 #include "agent/log.h"
 #include "agent/views.h"
+#include "core/u64.h"
 #include "host/clock.h"
 
 /*
@@ -17,21 +18,11 @@
  * CPUs. A fault brings at most a huge page. Half of the slack, so that the look comes before the
  * line, and never more often than this.
  */
-#define FAULT_MAX_BYTES (2ull << 20)
+#define FAULT_MAX_BYTES       (2ull << 20)
 #define FAULT_INTERVAL_MIN_NS 2000000ull
-#define STALL_WAKE_MIN_NS 1000000ull
+#define STALL_WAKE_MIN_NS     1000000ull
 /* A task counted as stalled of which no more was heard for so long does not count. */
 #define STALLED_NOW_MAX_NS 1000000000ull
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* Says once that a source has become worse, and once that it is back. */
 static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, const char *name)
@@ -44,11 +35,11 @@ static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, c
 		log_line(LOG_WARNING, "%s cannot be read (%s): its last good value stays in use",
 			 name, strerror(-sample->source_err[src]));
 	else if (state == PN_SRC_UNSUPPORTED)
-		log_line(LOG_NOTICE, "%s: switched off in this kernel, levels come from bytes alone",
-			 name);
+		log_line(LOG_NOTICE,
+			 "%s: switched off in this kernel, levels come from bytes alone", name);
 	else if (state == PN_SRC_ESTIMATED)
-		log_line(LOG_NOTICE, "%s: not in this kernel, `some` is estimated from the stall hook",
-			 name);
+		log_line(LOG_NOTICE,
+			 "%s: not in this kernel, `some` is estimated from the stall hook", name);
 	else if (state == PN_SRC_OK && *logged == PN_SRC_STALE)
 		log_line(LOG_NOTICE, "%s can be read again", name);
 	*logged = state;
@@ -73,11 +64,11 @@ static void log_sources(struct agent *agent, struct agent_view *av)
 static uint64_t newest_stall_ns(const struct agent *agent, const struct hooks_counters *counters,
 				uint64_t now_ns)
 {
-	uint64_t stall_ns = max_u64(counters->last_stall_ns, agent->trigger_ns);
+	uint64_t stall_ns = u64_max(counters->last_stall_ns, agent->trigger_ns);
 
 	if (counters->stalled_now > 0 && now_ns - stall_ns < STALLED_NOW_MAX_NS)
 		return now_ns;
-	return min_u64(stall_ns, now_ns);
+	return u64_min(stall_ns, now_ns);
 }
 
 static void set_counters(const struct agent *agent, const struct hooks_counters *counters,
@@ -111,14 +102,14 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 
 		if (view->state.level > in.level)
 			in.level = view->state.level;
-		in.slack_bytes = min_u64(in.slack_bytes, view_slack_bytes(view, &agent->config));
+		in.slack_bytes = u64_min(in.slack_bytes, view_slack_bytes(view, &agent->config));
 		in.hold_deadline_ns =
-			min_u64(in.hold_deadline_ns, level_hold_deadline_ns(&view->carry.hold,
-									    agent->config.hold_ns));
+			u64_min(in.hold_deadline_ns,
+				level_hold_deadline_ns(&view->carry.hold, agent->config.hold_ns));
 	}
 	next_ns = schedule_next_look_ns(&in);
 	if (agent->mode == PN_MODE_POLL)
-		next_ns = min_u64(next_ns, now_ns + PN_MEMWATCH_POLL_MS * 1000000ull);
+		next_ns = u64_min(next_ns, now_ns + PN_MEMWATCH_POLL_MS * 1000000ull);
 	sd_event_source_set_time(agent->timer, next_ns / 1000);
 	sd_event_source_set_enabled(agent->timer, SD_EVENT_ONESHOT);
 
@@ -129,8 +120,8 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 	hooks_set_fault_gate(agent->hooks, now_ns,
 			     in.slack_bytes == UINT64_MAX ? UINT64_MAX
 							  : in.slack_bytes / 2 / FAULT_MAX_BYTES,
-			     max_u64(fill_ns, FAULT_INTERVAL_MIN_NS));
-	hooks_set_wake_gap(agent->hooks, max_u64(psi_pace_gap_ns(&agent->source.pace, now_ns),
+			     u64_max(fill_ns, FAULT_INTERVAL_MIN_NS));
+	hooks_set_wake_gap(agent->hooks, u64_max(psi_pace_gap_ns(&agent->source.pace, now_ns),
 						 STALL_WAKE_MIN_NS));
 }
 

@@ -49,8 +49,10 @@ static const struct argp_option option_table[] = {
 static int parse_stall_hook(const char *name, uint32_t *ret_mode)
 {
 	static const char *const names[] = {
-		[PN_MODE_FENTRY] = "fentry",	   [PN_MODE_KPROBE] = "kprobe",
-		[PN_MODE_TRACEPOINT] = "tracepoint", [PN_MODE_PSI_TRIGGER] = "trigger",
+		[PN_MODE_FENTRY] = "fentry",
+		[PN_MODE_KPROBE] = "kprobe",
+		[PN_MODE_TRACEPOINT] = "tracepoint",
+		[PN_MODE_PSI_TRIGGER] = "trigger",
 		[PN_MODE_POLL] = "poll",
 	};
 

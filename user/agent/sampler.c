@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/log.h"
+#include "core/u64.h"
 #include "host/clock.h"
 
 #define MS_NS 1000000ull
@@ -60,30 +61,21 @@ struct sampler {
 	uint64_t want_ns;    /* next pass; UINT64_MAX: only the slow one */
 	uint64_t asked_ns;   /* last request, 0 none of this child */
 	uint64_t heard_ns;   /* last message of a pass */
-	uint64_t pass;	     /* of the last request */
+	uint64_t pass;       /* of the last request */
 	uint64_t passes;     /* that this child has ended */
 	uint32_t dies_heard; /* in this pass */
-	bool asked;	     /* and not answered yet */
+	bool asked;          /* and not answered yet */
 	bool driver_known;
 	struct die_driver driver;
 
-	char why[160];	  /* of the last failure */
-	bool failing;	  /* and said so; until a child has lasted */
-	bool recovered;	  /* for now, and said so */
-	bool pass_good;	  /* some die of this pass could be sampled, or is not meant to be */
+	char why[160];  /* of the last failure */
+	bool failing;   /* and said so; until a child has lasted */
+	bool recovered; /* for now, and said so */
+	bool pass_good; /* some die of this pass could be sampled, or is not meant to be */
 };
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-/* ---- the child's side of fork ------------------------------------------------------------------ */
+/* ---- the child's side of fork ------------------------------------------------------------------
+ */
 
 /* PNMEM_DIES, else beside this program, else where it is installed. */
 static int find_program(char *ret, size_t bytes)
@@ -148,7 +140,8 @@ static void run_program(const char *program, const char *cuda_lib, int sock)
 	_exit(127);
 }
 
-/* ---- its life ---------------------------------------------------------------------------------- */
+/* ---- its life ----------------------------------------------------------------------------------
+ */
 
 static void arm(struct sampler *s)
 {
@@ -157,10 +150,10 @@ static void arm(struct sampler *s)
 	if (s->state == WAITING)
 		due_ns = s->due_ns;
 	else if (s->state == RUNNING && s->asked)
-		due_ns = s->passes ? max_u64(s->heard_ns, s->asked_ns) + PASS_LIMIT_NS
-				   : max_u64(s->heard_ns, s->started_ns) + START_LIMIT_NS;
+		due_ns = s->passes ? u64_max(s->heard_ns, s->asked_ns) + PASS_LIMIT_NS
+				   : u64_max(s->heard_ns, s->started_ns) + START_LIMIT_NS;
 	else if (s->state == RUNNING)
-		due_ns = max_u64(min_u64(s->want_ns, s->asked_ns + SAMPLER_SLOW_NS),
+		due_ns = u64_max(u64_min(s->want_ns, s->asked_ns + SAMPLER_SLOW_NS),
 				 s->asked_ns + SAMPLER_GAP_NS);
 	if (due_ns == UINT64_MAX) {
 		sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
@@ -176,7 +169,8 @@ static void hang_up(struct sampler *s)
 	s->sock = -1;
 }
 
-/* Once for each time that it is out of order: until a child has lasted, whatever befalls the next. */
+/* Once for each time that it is out of order: until a child has lasted, whatever befalls the next.
+ */
 static void say_failed(struct sampler *s)
 {
 	if (s->failing)
@@ -190,7 +184,7 @@ static void wait_before_next(struct sampler *s, uint64_t now_ns, uint64_t delay_
 {
 	s->state = WAITING;
 	s->due_ns = now_ns + delay_ns;
-	s->backoff_ns = min_u64(2 * s->backoff_ns, BACKOFF_MAX_NS);
+	s->backoff_ns = u64_min(2 * s->backoff_ns, BACKOFF_MAX_NS);
 }
 
 /* The child is of no more use: it is killed, and reaped when the kernel lets go of it. */
@@ -271,7 +265,8 @@ static int on_exit_of_child(sd_event_source *source, int fd, uint32_t revents, v
 	return 0;
 }
 
-/* ---- what it says ------------------------------------------------------------------------------ */
+/* ---- what it says ------------------------------------------------------------------------------
+ */
 
 static void ask(struct sampler *s, uint64_t now_ns)
 {
@@ -357,7 +352,8 @@ static int on_message(sd_event_source *source, int fd, uint32_t revents, void *u
 	return 0;
 }
 
-/* ---- time -------------------------------------------------------------------------------------- */
+/* ---- time --------------------------------------------------------------------------------------
+ */
 
 /* Takes over its socket and watches for its end; kills it where that cannot be had. 0 or -errno. */
 static int follow(struct sampler *s, int sock)
@@ -443,7 +439,8 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-/* ---- public ------------------------------------------------------------------------------------ */
+/* ---- public ------------------------------------------------------------------------------------
+ */
 
 int sampler_open(struct sampler **ret, sd_event *event, const char *cuda_lib,
 		 const struct sampler_calls *calls)
@@ -484,7 +481,7 @@ void sampler_want(struct sampler *s, uint64_t due_ns)
 {
 	uint64_t now_ns = clock_now_ns();
 
-	s->want_ns = min_u64(s->want_ns, due_ns);
+	s->want_ns = u64_min(s->want_ns, due_ns);
 	/* Asked from here where it may be: the timer costs another turn of the loop. */
 	if (s->state == RUNNING && !s->asked && s->want_ns <= now_ns &&
 	    now_ns - s->asked_ns >= SAMPLER_GAP_NS)
@@ -509,6 +506,6 @@ bool sampler_describe(const struct sampler *s, char *ret, size_t bytes)
 		snprintf(ret, bytes, "%s; it does not end, stuck in the kernel", s->why);
 	else
 		snprintf(ret, bytes, "%s; tried again in %llu s", s->why[0] ? s->why : "starting",
-			 (unsigned long long)((s->due_ns - min_u64(s->due_ns, now_ns)) / S_NS));
+			 (unsigned long long)((s->due_ns - u64_min(s->due_ns, now_ns)) / S_NS));
 	return false;
 }

@@ -22,7 +22,7 @@
 #include "host/clock.h"
 
 #define CLIENTS_MAX 4096
-#define BACKLOG	    512
+#define BACKLOG     512
 /* A client that asks more often than this is heard again when the second is over. */
 #define REQUESTS_PER_S 2000
 #define ACCEPTS_PER_S  2000

@@ -13,13 +13,13 @@ struct engine_dies;
 struct agent_view {
 	struct agent_view *next;
 	struct view view;
-	int memfd;	     /* the page, sealed against everything but our own mapping */
-	bool fresh;	     /* the next publish takes over from an engine's poll */
-	uint8_t logged[8];   /* as agent.source_logged, for the group's sources */
+	int memfd;                   /* the page, sealed against everything but our own mapping */
+	bool fresh;                  /* the next publish takes over from an engine's poll */
+	uint8_t logged[8];           /* as agent.source_logged, for the group's sources */
 	struct memcg_events *events; /* NULL: nothing to poll */
-	unsigned n_users;    /* clients that have it */
+	unsigned n_users;            /* clients that have it */
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
-	char *key;	     /* the cgroup's paths; "" for the host's own */
+	char *key;                   /* the cgroup's paths; "" for the host's own */
 };
 
 #endif

@@ -114,7 +114,8 @@ void wake_open(struct agent *agent)
 	r = open_trigger(agent);
 	if (r) {
 		agent->mode = PN_MODE_POLL;
-		log_line(LOG_NOTICE, "stalls: neither hooks nor a PSI trigger (%s): polling every %d ms",
+		log_line(LOG_NOTICE,
+			 "stalls: neither hooks nor a PSI trigger (%s): polling every %d ms",
 			 strerror(-r), PN_MEMWATCH_POLL_MS);
 	}
 }

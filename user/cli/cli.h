@@ -47,7 +47,7 @@ int cmd_admit(int argc, char **argv);
 char *format_bytes(char buf[static FORMAT_BYTES], uint64_t bytes); /* "21.3 GiB" */
 char *format_duration(char buf[static FORMAT_BYTES], uint64_t ns); /* "3.2 s", "never" */
 const char *format_source(pn_memwatch_source_t source);
-const char *format_mode(uint32_t mode);		/* "tracepoint" */
+const char *format_mode(uint32_t mode);         /* "tracepoint" */
 const char *format_source_state(uint8_t state); /* "stale" */
 /* Comma separated names of PN_REASON_* bits, "none" for 0. */
 char *format_reasons(char *buf, size_t buf_bytes, uint32_t reasons);

@@ -104,20 +104,22 @@ static void check_agent(struct doctor *report, const pn_mem_ext *ext, const pn_a
 	long kib;
 
 	doctor_finding(report, slow ? DOCTOR_DEGRADED : DOCTOR_OK, "agent",
-		       slow ? "see the hooks below" : "",
-		       "pnmemd %s; stalls are seen by: %s", agent->version, format_mode(ext->mode));
+		       slow ? "see the hooks below" : "", "pnmemd %s; stalls are seen by: %s",
+		       agent->version, format_mode(ext->mode));
 	if (strcmp(agent->version, PNMEM_VERSION))
 		doctor_finding(report, DOCTOR_DEGRADED, "version", "restart pnmemd after an update",
 			       "the agent is %s, this is %s: what only one knows is not used",
 			       agent->version, PNMEM_VERSION);
 	kib = locked_kib(agent->pid);
 	if (kib > 0)
-		doctor_finding(report, DOCTOR_OK, "memlock", "", "the agent has locked %ld KiB", kib);
+		doctor_finding(report, DOCTOR_OK, "memlock", "", "the agent has locked %ld KiB",
+			       kib);
 	else
-		doctor_finding(report, DOCTOR_DEGRADED, "memlock",
-			       "run it as root, or with LimitMEMLOCK=infinity",
-			       kib ? "the agent is in another pid namespace: not known"
-				   : "the agent's memory is not locked: it can stall with the rest");
+		doctor_finding(
+			report, DOCTOR_DEGRADED, "memlock",
+			"run it as root, or with LimitMEMLOCK=infinity",
+			kib ? "the agent is in another pid namespace: not known"
+			    : "the agent's memory is not locked: it can stall with the rest");
 	if (ext->event_drops)
 		doctor_finding(report, DOCTOR_DEGRADED, "ring", "",
 			       "%ju of %ju records dropped; levels are not affected",
@@ -133,8 +135,7 @@ static void check_dies(struct doctor *report)
 	for (int i = 0; i < n; i++) {
 		const pn_hook_status *line = &lines[i];
 
-		doctor_finding(report,
-			       line->state == PN_HOOK_REFUSED ? DOCTOR_DEGRADED : DOCTOR_OK,
+		doctor_finding(report, line->state == PN_HOOK_REFUSED ? DOCTOR_DEGRADED : DOCTOR_OK,
 			       line->subject, "", "%s%s%s", line->hook,
 			       *line->hook && *line->why ? ": " : "", line->why);
 	}
@@ -158,11 +159,11 @@ static void check_hooks(struct doctor *report, json_t *hooks_json)
 		const char *state = (unsigned)hook->state < 3 ? names[hook->state] : "?";
 
 		if (hooks_json) {
-			json_array_append_new(
-				hooks_json,
-				json_pack("{s:s, s:s, s:s, s:i, s:s}", "subject", hook->subject,
-					  "hook", hook->hook, "state", state, "errno", -hook->err,
-					  "why", hook->why));
+			json_array_append_new(hooks_json,
+					      json_pack("{s:s, s:s, s:s, s:i, s:s}", "subject",
+							hook->subject, "hook", hook->hook, "state",
+							state, "errno", -hook->err, "why",
+							hook->why));
 			continue;
 		}
 		printf("%-9s %-9s %s: %s", "hook", hook->subject, hook->hook, state);

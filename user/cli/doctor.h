@@ -16,9 +16,10 @@ struct doctor {
 };
 
 /* One line; fix is "" where there is nothing to do. */
-__attribute__((format(printf, 5, 6))) void
-doctor_finding(struct doctor *report, enum doctor_verdict verdict, const char *subject,
-	       const char *fix, const char *format, ...);
+__attribute__((format(printf, 5, 6))) void doctor_finding(struct doctor *report,
+							  enum doctor_verdict verdict,
+							  const char *subject, const char *fix,
+							  const char *format, ...);
 
 /* doctor_machine.c */
 void doctor_kernel(struct doctor *report); /* release, lockdown, BTF, kallsyms, kprobes */

@@ -46,10 +46,12 @@ static void check_lockdown(struct doctor *report)
 			       "the agent takes tracepoints by itself",
 			       "integrity: fentry hooks may be refused");
 	else
-		doctor_finding(report, unless_hooks_work(report), "lockdown",
-			       "boot without lockdown= to have hooks",
-			       "%s: BPF may not read kernel memory, so that hooks may be refused and "
-			       "a PSI trigger or poll serves", mode);
+		doctor_finding(
+			report, unless_hooks_work(report), "lockdown",
+			"boot without lockdown= to have hooks",
+			"%s: BPF may not read kernel memory, so that hooks may be refused and "
+			"a PSI trigger or poll serves",
+			mode);
 }
 
 /* Addresses read as 0 for those who may not see them; that a function is listed is enough. */
@@ -75,9 +77,10 @@ void doctor_kernel(struct doctor *report)
 		       name.machine);
 	check_lockdown(report);
 	if (access("/sys/kernel/btf/vmlinux", R_OK))
-		doctor_finding(report, unless_hooks_work(report), "btf",
-			       "a kernel with CONFIG_DEBUG_INFO_BTF, or PNMEM_BTF=FILE for the agent",
-			       "no /sys/kernel/btf/vmlinux: BPF hooks that need it are not used");
+		doctor_finding(
+			report, unless_hooks_work(report), "btf",
+			"a kernel with CONFIG_DEBUG_INFO_BTF, or PNMEM_BTF=FILE for the agent",
+			"no /sys/kernel/btf/vmlinux: BPF hooks that need it are not used");
 	else
 		doctor_finding(report, DOCTOR_OK, "btf", "", "/sys/kernel/btf/vmlinux");
 	if (kallsyms_has("psi_memstall_enter"))
@@ -100,7 +103,8 @@ void doctor_cgroup(struct doctor *report)
 	pn_host_sample sample;
 
 	if (first_line("/sys/fs/cgroup/cgroup.controllers", line, sizeof(line)))
-		doctor_finding(report, strstr(line, "memory") ? DOCTOR_OK : DOCTOR_DEGRADED, "layout",
+		doctor_finding(report, strstr(line, "memory") ? DOCTOR_OK : DOCTOR_DEGRADED,
+			       "layout",
 			       strstr(line, "memory") ? "" : "boot with cgroup_enable=memory",
 			       strstr(line, "memory") ? "unified: cgroup v2 with memory"
 						      : "cgroup v2 without the memory controller: "
@@ -112,12 +116,12 @@ void doctor_cgroup(struct doctor *report)
 				       ? "cgroup v1"
 				       : "hybrid, memory on cgroup v1");
 	else
-		doctor_finding(report, DOCTOR_DEGRADED, "layout",
-			       "mount cgroup2 on /sys/fs/cgroup",
+		doctor_finding(report, DOCTOR_DEGRADED, "layout", "mount cgroup2 on /sys/fs/cgroup",
 			       "no memory cgroups: a container's limit is not seen");
 	pn_host_signals_sample(&sample);
 	if (sample.source_state[PN_SRC_CGROUP] == PN_SRC_OK)
-		doctor_finding(report, DOCTOR_OK, "cgroup", "", "this process's group: current %s, %s",
+		doctor_finding(report, DOCTOR_OK, "cgroup", "",
+			       "this process's group: current %s, %s",
 			       format_bytes(bytes, sample.cgroup_current_bytes),
 			       sample.cgroup_limit_bytes ? "limited" : "no limit on it or above");
 	else
@@ -146,5 +150,6 @@ void doctor_swap(struct doctor *report)
 		doctor_finding(report, DOCTOR_OK, "swap", "",
 			       "zram: swapped pages stay in memory, compressed, and count as used");
 	else
-		doctor_finding(report, DOCTOR_OK, "swap", "", "%d areas, %d of them zram", n, n_zram);
+		doctor_finding(report, DOCTOR_OK, "swap", "", "%d areas, %d of them zram", n,
+			       n_zram);
 }

@@ -52,7 +52,7 @@ static const char *pick(const char *const *names, unsigned count, unsigned i)
 
 const char *format_mode(uint32_t mode)
 {
-	static const char *const names[] = { "none",	   "fentry",	  "kprobe",
+	static const char *const names[] = { "none",       "fentry",      "kprobe",
 					     "tracepoint", "psi_trigger", "poll" };
 
 	return pick(names, 6, mode);
@@ -60,17 +60,15 @@ const char *format_mode(uint32_t mode)
 
 const char *format_source_state(uint8_t state)
 {
-	static const char *const names[] = { "absent", "ok", "stale", "unsupported",
-					     "estimated" };
+	static const char *const names[] = { "absent", "ok", "stale", "unsupported", "estimated" };
 
 	return pick(names, 5, state);
 }
 
 char *format_reasons(char *buf, size_t buf_bytes, uint32_t reasons)
 {
-	static const char *const names[] = { "host_bytes", "psi_some", "psi_full",
-					     "cgroup",	   "held",     "stale",
-					     "more_dies" };
+	static const char *const names[] = { "host_bytes", "psi_some", "psi_full", "cgroup",
+					     "held",       "stale",    "more_dies" };
 	size_t n = 0;
 
 	snprintf(buf, buf_bytes, "none");

@@ -26,11 +26,13 @@ static const struct {
 
 static void usage(FILE *out)
 {
-	fprintf(out, "Usage: pnmem COMMAND [OPTION...]\nMemory pressure of this host, as engines see "
-		     "it.\n\n");
+	fprintf(out,
+		"Usage: pnmem COMMAND [OPTION...]\nMemory pressure of this host, as engines see "
+		"it.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fprintf(out, "\n'pnmem COMMAND --help' tells a command's options; --version the version.\n");
+	fprintf(out,
+		"\n'pnmem COMMAND --help' tells a command's options; --version the version.\n");
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state)
@@ -53,7 +55,8 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option common_options[] = {
-	{ "socket", 's', "PATH", 0, "The agent's socket (PN_SOCKET, else " PN_SOCKET_DEFAULT ")", 9 },
+	{ "socket", 's', "PATH", 0, "The agent's socket (PN_SOCKET, else " PN_SOCKET_DEFAULT ")",
+	  9 },
 	{ "json", 'j', 0, 0, "JSON on stdout", 9 },
 	{ 0 },
 };

@@ -160,17 +160,16 @@ static json_t *dies_json(const pn_mem_state *s, const pn_mem_ext *e)
 		for (size_t k = 0; k < sizeof(die.uuid); k++)
 			sprintf(uuid + 2 * k, "%02x", die.uuid[k]);
 		json_array_append_new(
-			array,
-			json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "index", i,
-				  "state", format_source_state(die.state), "pci", die.pci, "uuid",
-				  uuid, "free_bytes", json_u64(die.free_bytes), "budget_bytes",
-				  json_u64(die.budget_bytes), "used_bytes",
-				  json_u64(die.used_bytes), "age_ns",
-				  json_u64(snapshot_age_ns(die.sample_ns)), "level_name",
-				  die.budget_bytes
-					  ? json_string(pn_mem_level_name(snapshot_die_level(
-						    die.free_bytes, die.budget_bytes)))
-					  : json_null()));
+			array, json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "index",
+					 i, "state", format_source_state(die.state), "pci", die.pci,
+					 "uuid", uuid, "free_bytes", json_u64(die.free_bytes),
+					 "budget_bytes", json_u64(die.budget_bytes), "used_bytes",
+					 json_u64(die.used_bytes), "age_ns",
+					 json_u64(snapshot_age_ns(die.sample_ns)), "level_name",
+					 die.budget_bytes
+						 ? json_string(pn_mem_level_name(snapshot_die_level(
+							   die.free_bytes, die.budget_bytes)))
+						 : json_null()));
 	}
 	return array;
 }

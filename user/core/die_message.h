@@ -16,21 +16,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DIE_MESSAGE_MAGIC   0x44454950u /* "PIED" on the wire, little endian */
-#define DIE_MESSAGE_VERSION 1
-#define DIE_MESSAGE_FD	    3 /* the sampler's end */
+#define DIE_MESSAGE_MAGIC    0x44454950u /* "PIED" on the wire, little endian */
+#define DIE_MESSAGE_VERSION  1
+#define DIE_MESSAGE_FD       3 /* the sampler's end */
 #define DIE_MESSAGE_MAX_DIES 64
 
 /* The sampler's exit status: why it ended. */
 enum die_exit {
-	DIE_EXIT_CLOSED = 0,	 /* the agent closed its end */
-	DIE_EXIT_USAGE = 2,	 /* bad command line, or descriptor 3 is no socket */
-	DIE_EXIT_SETUP = 3,	 /* no folder to keep CUDA MPS out with, or descriptor 3 failed */
-	DIE_EXIT_NO_DRIVER = 4,	 /* no kernel driver, or no library; as DIE_DRIVER_NONE */
-	DIE_EXIT_STUB = 5,	 /* as DIE_DRIVER_STUB */
-	DIE_EXIT_MISMATCH = 6,	 /* as DIE_DRIVER_MISMATCH */
-	DIE_EXIT_NO_DEVICE = 7,	 /* as DIE_DRIVER_NO_DEVICE */
-	DIE_EXIT_CUDA = 8,	 /* a CUDA error that only ends with the process: start another */
+	DIE_EXIT_CLOSED = 0,    /* the agent closed its end */
+	DIE_EXIT_USAGE = 2,     /* bad command line, or descriptor 3 is no socket */
+	DIE_EXIT_SETUP = 3,     /* no folder to keep CUDA MPS out with, or descriptor 3 failed */
+	DIE_EXIT_NO_DRIVER = 4, /* no kernel driver, or no library; as DIE_DRIVER_NONE */
+	DIE_EXIT_STUB = 5,      /* as DIE_DRIVER_STUB */
+	DIE_EXIT_MISMATCH = 6,  /* as DIE_DRIVER_MISMATCH */
+	DIE_EXIT_NO_DEVICE = 7, /* as DIE_DRIVER_NO_DEVICE */
+	DIE_EXIT_CUDA = 8,      /* a CUDA error that only ends with the process: start another */
 };
 
 enum die_kind {
@@ -43,24 +43,24 @@ enum die_kind {
 enum die_driver_state {
 	DIE_DRIVER_OK = 0,
 	DIE_DRIVER_NO_DEVICE = 1, /* a driver, and no GPU that it serves */
-	DIE_DRIVER_NONE = 2,	  /* no kernel driver, or no library to open */
-	DIE_DRIVER_STUB = 3,	  /* the toolkit's link-time stub, not a driver */
+	DIE_DRIVER_NONE = 2,      /* no kernel driver, or no library to open */
+	DIE_DRIVER_STUB = 3,      /* the toolkit's link-time stub, not a driver */
 	DIE_DRIVER_MISMATCH = 4,  /* library and kernel driver are of different versions */
-	DIE_DRIVER_ERROR = 5,	  /* cu_result and error_name say what */
+	DIE_DRIVER_ERROR = 5,     /* cu_result and error_name say what */
 };
 
 enum die_state {
-	DIE_OK = 0,	    /* free_bytes and total_bytes are a sample */
+	DIE_OK = 0,         /* free_bytes and total_bytes are a sample */
 	DIE_NO_CONTEXT = 1, /* a context would take the die from an engine: exclusive, prohibited */
 	DIE_MIG_PARENT = 2, /* divided by MIG: a process sees one instance, never the die */
 	DIE_INTEGRATED = 3, /* its memory is the host's: MemAvailable says it */
-	DIE_ERROR = 4,	    /* cuda_error and error_name say what; not sampled */
+	DIE_ERROR = 4,      /* cuda_error and error_name say what; not sampled */
 };
 
 struct die_header {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t kind;	     /* enum die_kind */
+	uint16_t kind;       /* enum die_kind */
 	uint32_t size_bytes; /* of the whole packet */
 	uint32_t reserved;
 	uint64_t pass; /* echoed request; 0 in DIE_KIND_DRIVER */
@@ -68,27 +68,27 @@ struct die_header {
 
 struct die_driver {
 	int32_t driver_version; /* of CUDA, as 13000; 0: unknown */
-	int32_t n_dies;		/* 0..DIE_MESSAGE_MAX_DIES; above 0 only in DIE_DRIVER_OK */
-	uint32_t state;		/* enum die_driver_state */
-	int32_t cu_result;	/* CUresult of the call that failed, 0 none */
-	char error_name[32];	/* its name, or what is wrong with the library; "" none */
+	int32_t n_dies;         /* 0..DIE_MESSAGE_MAX_DIES; above 0 only in DIE_DRIVER_OK */
+	uint32_t state;         /* enum die_driver_state */
+	int32_t cu_result;      /* CUresult of the call that failed, 0 none */
+	char error_name[32];    /* its name, or what is wrong with the library; "" none */
 	char library_path[192]; /* as the loader resolved it, cut if longer; "" none */
 };
 
 struct die_sample {
 	int32_t index; /* by PCI order, 0..n_dies - 1 */
 	int32_t n_dies;
-	uint64_t sample_ns;	    /* CLOCK_MONOTONIC just before the driver was asked */
-	uint64_t free_bytes;	    /* as cuMemGetInfo says; 0 unless DIE_OK */
-	uint64_t total_bytes;	    /* 0: unknown, never so in DIE_OK */
+	uint64_t sample_ns;         /* CLOCK_MONOTONIC just before the driver was asked */
+	uint64_t free_bytes;        /* as cuMemGetInfo says; 0 unless DIE_OK */
+	uint64_t total_bytes;       /* 0: unknown, never so in DIE_OK */
 	uint64_t own_context_bytes; /* what the sampler itself keeps of it; 0: unknown or nothing */
-	uint8_t uuid[16];	    /* all 0: unknown */
-	char pci[16];		    /* "0000:3b:00.0"; "" only in DIE_ERROR */
+	uint8_t uuid[16];           /* all 0: unknown */
+	char pci[16];               /* "0000:3b:00.0"; "" only in DIE_ERROR */
 	char name[64];
 	int32_t compute_mode; /* CUDA's: 0 default, 2 prohibited, 3 exclusive process */
 	int32_t integrated;   /* 0 or 1 */
 	int32_t board_group;  /* the same number on the dies of one board, -1: alone on it */
-	uint32_t state;	      /* enum die_state */
+	uint32_t state;       /* enum die_state */
 	int32_t cuda_error;   /* CUresult behind DIE_ERROR or DIE_NO_CONTEXT, 0 none */
 	int32_t reserved;
 	char error_name[32]; /* its name, or what was wrong with the answer; "" none */

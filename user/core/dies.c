@@ -6,10 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
+#include "core/u64.h"
 
 static uint64_t add_u64(uint64_t a, uint64_t b)
 {
@@ -107,8 +104,8 @@ int die_pushes_set(struct die_pushes *pushes, struct die_push *push, uint64_t re
 		return -ENOSPC;
 	if (i == pushes->count)
 		pushes->count++;
-	push->free_bytes = min_u64(push->free_bytes, total_bytes);
-	push->used_bytes = min_u64(push->used_bytes, total_bytes);
+	push->free_bytes = u64_min(push->free_bytes, total_bytes);
+	push->used_bytes = u64_min(push->used_bytes, total_bytes);
 	pushes->push[i] = *push;
 	return 0;
 }

@@ -17,7 +17,7 @@
 
 /* All zero: the die has no name but its index. */
 struct die_id {
-	uint8_t uuid[16]; /* all 0: unknown */
+	uint8_t uuid[16];        /* all 0: unknown */
 	char pci[DIE_PCI_BYTES]; /* "0000:3b:00.0"; "": unknown */
 };
 
@@ -30,7 +30,7 @@ struct die {
 	uint64_t limit_ns;     /* age at which a sample is stale; 0: never, an engine keeps it */
 	uint64_t push_ns;      /* newest push, 0 none */
 	uint32_t n_pushes;     /* engines that pushed it */
-	bool closed;	       /* it is there, and must not be sampled */
+	bool closed;           /* it is there, and must not be sampled */
 };
 
 /* All zero is the empty table. */
@@ -66,10 +66,10 @@ bool die_id_is_same(const struct die_id *a, const struct die_id *b);
 int die_pci_parse(const char *text, char ret_pci[static DIE_PCI_BYTES]);
 
 /*
- * Remembers a push, in place of an earlier one of the same die; a budget of 0 takes that back. *push
- * is clamped to what can be: a die has no more free than budget + reserve_bytes, and no engine uses
- * more than that. Returns 0; -EINVAL (an index outside 0..PN_MEM_MAX_DIES-1, or neither index nor
- * id); -ENOSPC (an engine of more dies than a snapshot names).
+ * Remembers a push, in place of an earlier one of the same die; a budget of 0 takes that back.
+ * *push is clamped to what can be: a die has no more free than budget + reserve_bytes, and no
+ * engine uses more than that. Returns 0; -EINVAL (an index outside 0..PN_MEM_MAX_DIES-1, or neither
+ * index nor id); -ENOSPC (an engine of more dies than a snapshot names).
  */
 int die_pushes_set(struct die_pushes *pushes, struct die_push *push, uint64_t reserve_bytes);
 
@@ -93,8 +93,8 @@ uint32_t die_table_shared(const struct die_table *table);
 int die_table_count(const struct die_table *table);
 
 /*
- * PN_SRC_*: absent; ok; stale (its sample is too old, or it never could be sampled); unsupported for
- * one that is closed and not pushed.
+ * PN_SRC_*: absent; ok; stale (its sample is too old, or it never could be sampled); unsupported
+ * for one that is closed and not pushed.
  */
 uint8_t die_source_state(const struct die *die, uint64_t now_ns);
 

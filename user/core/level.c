@@ -4,7 +4,7 @@
 
 #include "pn_memwatch.h"
 
-#define PSI_SOME_TIGHT_PCT 10.0
+#define PSI_SOME_TIGHT_PCT       10.0
 #define CGROUP_RESERVE_MAX_BYTES (1ull << 30)
 
 const struct level_config level_config_default = {

@@ -15,8 +15,8 @@ struct level_config {
 	uint64_t host_reserve_bytes; /* 0: the rule, max(1 GiB, 15 % of MemTotal) */
 	double psi_full_reject_pct;  /* full avg10 at and above which it is CRITICAL */
 	uint64_t die_reserve_bytes;
-	uint64_t hold_ns;	     /* a lower level must hold this long before it is taken */
-	bool cgroup_level;	     /* false: host and dies only, exactly the SPEC */
+	uint64_t hold_ns;  /* a lower level must hold this long before it is taken */
+	bool cgroup_level; /* false: host and dies only, exactly the SPEC */
 };
 
 /* The SPEC's defaults. */
@@ -46,10 +46,10 @@ uint64_t level_slack_to_next_line_bytes(uint64_t avail_bytes, uint64_t reserve_b
 
 /* The hold: up at once, down only after a lower level has held for hold_ns. */
 struct level_hold {
-	pn_mem_level level;	/* the level in force */
-	bool pending;		/* a lower one is waiting */
+	pn_mem_level level;     /* the level in force */
+	bool pending;           /* a lower one is waiting */
 	pn_mem_level candidate; /* highest level wanted since it began to wait */
-	uint64_t since_ns;	/* when it began to wait */
+	uint64_t since_ns;      /* when it began to wait */
 };
 
 /* Takes the level that the numbers want at now_ns; returns the level in force. */

@@ -75,10 +75,9 @@ static void merge_host(struct verdict *v, struct trend *trend, const struct leve
 			    level_from_psi_full(max_double(host->psi_full_avg10, in->live_full_pct),
 						config->psi_full_reject_pct),
 			    PN_REASON_PSI_FULL);
-		verdict_add(v,
-			    level_from_psi_some(
-				    max_double(host->psi_some_avg10, in->live_some_pct)),
-			    PN_REASON_PSI_SOME);
+		verdict_add(
+			v, level_from_psi_some(max_double(host->psi_some_avg10, in->live_some_pct)),
+			PN_REASON_PSI_SOME);
 	}
 }
 
@@ -99,9 +98,9 @@ static void merge_cgroup(struct verdict *v, const struct level_config *config,
 
 			verdict_add(v, level_from_bytes(cg->cgroup_headroom_bytes, reserve),
 				    PN_REASON_CGROUP);
-			ext->saturation = max_double(
-				ext->saturation,
-				saturation(limit, cg->cgroup_headroom_bytes, reserve));
+			ext->saturation =
+				max_double(ext->saturation,
+					   saturation(limit, cg->cgroup_headroom_bytes, reserve));
 		}
 	}
 	if (known(cg, PN_SRC_CGROUP_PSI)) {

@@ -19,7 +19,7 @@ struct merge_input {
 	uint64_t now_ns;
 	const pn_host_sample *host;   /* meminfo and host PSI */
 	const pn_host_sample *cgroup; /* cgroup bytes and PSI; may be the same sample */
-	double live_some_pct;	      /* as psi_live_shown() */
+	double live_some_pct;         /* as psi_live_shown() */
 	double live_full_pct;
 	const struct die_table *dies;
 };
@@ -37,7 +37,6 @@ struct merge_state {
  * publisher's own (mode, times, counters) are left as they are. Returns the level.
  */
 pn_mem_level merge_look(struct merge_state *carry, const struct level_config *config,
-			const struct merge_input *in, pn_mem_state *ret_state,
-			pn_mem_ext *ret_ext);
+			const struct merge_input *in, pn_mem_state *ret_state, pn_mem_ext *ret_ext);
 
 #endif

@@ -100,18 +100,19 @@ int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_byt
 	const volatile struct page *page = mapping;
 	uint64_t count, offset, stride, ext_offset, ext_bytes;
 
-	if (mapped_bytes < offsetof(struct page, copy) || page->magic != PAGE_MAGIC || page->abi != PAGE_ABI ||
-	    page->state_bytes != sizeof(pn_mem_state))
+	if (mapped_bytes < offsetof(struct page, copy) || page->magic != PAGE_MAGIC ||
+	    page->abi != PAGE_ABI || page->state_bytes != sizeof(pn_mem_state))
 		return -EPROTO;
 	count = page->copy_count;
 	offset = page->copy_offset;
 	stride = page->copy_stride;
 	ext_offset = page->ext_offset;
 	ext_bytes = page->ext_bytes;
-	if (count < 2 || count > 128 || count & (count - 1) || offset < offsetof(struct page, copy) ||
-	    offset / 8 > UINT8_MAX || stride / 8 > UINT16_MAX || ext_offset < sizeof(pn_mem_state) ||
-	    ext_offset > stride || ext_bytes > stride - ext_offset ||
-	    (offset | stride | ext_offset | ext_bytes) % 8 || offset + count * stride > mapped_bytes)
+	if (count < 2 || count > 128 || count & (count - 1) ||
+	    offset < offsetof(struct page, copy) || offset / 8 > UINT8_MAX ||
+	    stride / 8 > UINT16_MAX || ext_offset < sizeof(pn_mem_state) || ext_offset > stride ||
+	    ext_bytes > stride - ext_offset || (offset | stride | ext_offset | ext_bytes) % 8 ||
+	    offset + count * stride > mapped_bytes)
 		return -EPROTO;
 	/* A newer writer's extension is longer than ours: its end is not for us. */
 	if (ext_bytes > sizeof(pn_mem_ext))
@@ -164,7 +165,8 @@ int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext 
 			load_words(ret_ext, copy + ext_offset, ext_bytes);
 		atomic_thread_fence(memory_order_acquire);
 		/* Whole unless the writer has begun to fill this very copy again. */
-		moved = atomic_load_explicit(&view->page->seq, memory_order_relaxed) - (seq & ~1ull);
+		moved = atomic_load_explicit(&view->page->seq, memory_order_relaxed) -
+			(seq & ~1ull);
 		if (moved > 2 * (count - 1))
 			continue;
 		if (ret_state)

@@ -22,10 +22,10 @@
 
 #include "pn_mem_state.h"
 
-#define PAGE_MAGIC 0x3147504d454d4e50ull /* "PNMEMPG1", little endian */
-#define PAGE_ABI 1
-#define PAGE_BYTES 12288u
-#define PAGE_COPIES 4
+#define PAGE_MAGIC      0x3147504d454d4e50ull /* "PNMEMPG1", little endian */
+#define PAGE_ABI        1
+#define PAGE_BYTES      12288u
+#define PAGE_COPIES     4
 #define PAGE_READ_TRIES 64
 
 struct page_payload {
@@ -36,19 +36,19 @@ struct page_payload {
 /* Append only. Sizes and offsets tell an older or newer reader where things are. */
 struct page {
 	uint64_t magic;
-	uint32_t abi;	      /* changes only if old readers cannot go on */
+	uint32_t abi; /* changes only if old readers cannot go on */
 	uint32_t page_bytes;
-	uint32_t state_bytes; /* sizeof the writer's pn_mem_state */
-	uint32_t ext_bytes;   /* sizeof the writer's pn_mem_ext */
-	uint16_t copy_count;  /* a power of two */
-	uint16_t copy_offset; /* of the first payload, from the start of the page */
-	uint32_t copy_stride; /* from one payload to the next */
-	uint32_t ext_offset;  /* of the extension within a payload */
+	uint32_t state_bytes;     /* sizeof the writer's pn_mem_state */
+	uint32_t ext_bytes;       /* sizeof the writer's pn_mem_ext */
+	uint16_t copy_count;      /* a power of two */
+	uint16_t copy_offset;     /* of the first payload, from the start of the page */
+	uint32_t copy_stride;     /* from one payload to the next */
+	uint32_t ext_offset;      /* of the extension within a payload */
 	_Atomic uint32_t retired; /* 1: the publisher has ended and said so */
 	_Atomic uint64_t seq;
-	_Atomic uint64_t heartbeat_ns;	/* CLOCK_MONOTONIC of the last look */
-	_Atomic uint32_t level_word;	/* futex: level changes */
-	_Atomic uint32_t publish_word;	/* futex: publishes */
+	_Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last look */
+	_Atomic uint32_t level_word;   /* futex: level changes */
+	_Atomic uint32_t publish_word; /* futex: publishes */
 	/* Bit n: per_die_used[n] is a sum over engines; each of them puts its own in its place. */
 	_Atomic uint64_t shared_used;
 	uint64_t reserved[7];
@@ -76,8 +76,7 @@ void page_init(struct page *page);
  * than any before it, and at least min_seq, so that a publisher which takes over from another
  * one can go on above it.
  */
-void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
-		  uint64_t min_seq);
+void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext, uint64_t min_seq);
 
 /*
  * A lower bound for seq from the clock: twice the microseconds since boot. Publishers publish

@@ -16,12 +16,12 @@
 #define PROTO_VERSION 1
 
 enum proto_type {
-	PROTO_HELLO = 1,    /* -> PROTO_WELCOME with the page's memfd (SCM_RIGHTS) */
-	PROTO_POLL_NOW = 2, /* -> PROTO_ACK after a fresh look has been published */
-	PROTO_SET_DIE = 3,  /* -> PROTO_ACK after the merge has been published */
-	PROTO_HOOKS = 4,    /* -> PROTO_HOOKS_REPLY */
+	PROTO_HELLO = 1,      /* -> PROTO_WELCOME with the page's memfd (SCM_RIGHTS) */
+	PROTO_POLL_NOW = 2,   /* -> PROTO_ACK after a fresh look has been published */
+	PROTO_SET_DIE = 3,    /* -> PROTO_ACK after the merge has been published */
+	PROTO_HOOKS = 4,      /* -> PROTO_HOOKS_REPLY */
 	PROTO_SET_DIE_ID = 5, /* -> PROTO_DIE_PLACE after the merge has been published */
-	PROTO_DIES = 6,	      /* -> PROTO_DIES_REPLY */
+	PROTO_DIES = 6,       /* -> PROTO_DIES_REPLY */
 
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,
@@ -33,10 +33,10 @@ enum proto_type {
 struct proto_header {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t type; /* enum proto_type */
+	uint16_t type;       /* enum proto_type */
 	uint32_t size_bytes; /* of the whole packet */
-	uint32_t id;	/* chosen by the client, returned in the reply */
-	int32_t status; /* replies: 0 or -errno */
+	uint32_t id;         /* chosen by the client, returned in the reply */
+	int32_t status;      /* replies: 0 or -errno */
 	uint32_t reserved;
 };
 
@@ -55,7 +55,7 @@ struct proto_set_die {
 struct proto_set_die_id {
 	struct proto_header header;
 	uint8_t uuid[16]; /* all 0: unknown */
-	char pci[16];	  /* "0000:3b:00.0"; "": unknown */
+	char pci[16];     /* "0000:3b:00.0"; "": unknown */
 	uint64_t free_bytes;
 	uint64_t budget_bytes;
 	uint64_t used_bytes;

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#define FIXED_1 2048.0
-#define EXP_10S 1677.0	  /* 1/exp(2s/10s) in that fixed point, as the kernel has it */
-#define PERIOD_NS 2e9	  /* what EXP_10S is for */
+#define FIXED_1   2048.0
+#define EXP_10S   1677.0 /* 1/exp(2s/10s) in that fixed point, as the kernel has it */
+#define PERIOD_NS 2e9    /* what EXP_10S is for */
 
 /* The share of an average that is left after dt_ns. */
 static double decay(uint64_t dt_ns)

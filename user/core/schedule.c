@@ -2,19 +2,11 @@
 /* The next look. See schedule.h. */
 #include "core/schedule.h"
 
+#include "core/u64.h"
+
 /* A stall this young may still be going on, even where the hooks cannot tell. */
 #define STALL_RECENT_NS 100000000ull
-#define NEXT_MIN_NS	1000000ull
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
+#define NEXT_MIN_NS     1000000ull
 
 void psi_pace_stall(struct psi_pace *pace, uint64_t stall_ns)
 {
@@ -48,16 +40,16 @@ uint64_t schedule_next_look_ns(const struct schedule_input *in)
 {
 	uint64_t now = in->now_ns, wait = SCHEDULE_HEARTBEAT_NS;
 
-	wait = min_u64(wait, max_u64(schedule_fill_ns(in->slack_bytes, SCHEDULE_FILL_BYTES_PER_S),
+	wait = u64_min(wait, u64_max(schedule_fill_ns(in->slack_bytes, SCHEDULE_FILL_BYTES_PER_S),
 				     SCHEDULE_CROSSING_MIN_NS));
 	if (in->level > PN_MEM_LEVEL_OK)
-		wait = min_u64(wait, SCHEDULE_RAISED_NS);
+		wait = u64_min(wait, SCHEDULE_RAISED_NS);
 	if (in->hold_deadline_ns != UINT64_MAX)
-		wait = min_u64(wait, in->hold_deadline_ns > now ? in->hold_deadline_ns - now : 0);
+		wait = u64_min(wait, in->hold_deadline_ns > now ? in->hold_deadline_ns - now : 0);
 	if (now - in->pace->stall_ns < STALL_RECENT_NS) {
 		uint64_t due = in->pace->read_ns + psi_pace_gap_ns(in->pace, now);
 
-		wait = min_u64(wait, due > now ? due - now : 0);
+		wait = u64_min(wait, due > now ? due - now : 0);
 	}
-	return now + max_u64(wait, NEXT_MIN_NS);
+	return now + u64_max(wait, NEXT_MIN_NS);
 }

@@ -44,10 +44,10 @@ struct psi_pace {
 	uint64_t onset_ns; /* first stall after quiet */
 };
 
-#define PSI_PACE_ONSET_NS	60000000ull /* how long an onset is young */
-#define PSI_PACE_ONSET_GAP_NS	2000000ull
-#define PSI_PACE_STEADY_GAP_NS	100000000ull
-#define PSI_PACE_QUIET_NS	1000000000ull
+#define PSI_PACE_ONSET_NS      60000000ull /* how long an onset is young */
+#define PSI_PACE_ONSET_GAP_NS  2000000ull
+#define PSI_PACE_STEADY_GAP_NS 100000000ull
+#define PSI_PACE_QUIET_NS      1000000000ull
 
 /* Tells of a stall at stall_ns (begin, end or still going on). */
 void psi_pace_stall(struct psi_pace *pace, uint64_t stall_ns);
@@ -62,7 +62,7 @@ bool psi_pace_allows(const struct psi_pace *pace, uint64_t now_ns);
 struct schedule_input {
 	uint64_t now_ns;
 	pn_mem_level level;
-	uint64_t slack_bytes;	   /* to the nearest line below, host or cgroup; UINT64_MAX: none */
+	uint64_t slack_bytes;      /* to the nearest line below, host or cgroup; UINT64_MAX: none */
 	uint64_t hold_deadline_ns; /* level_hold_deadline_ns() */
 	const struct psi_pace *pace;
 };

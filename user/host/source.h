@@ -19,9 +19,9 @@ struct host_source {
 	struct psi_live live;
 	struct psi_pace pace;
 	uint64_t stall_clock_ns; /* the hooks' clock at the last read of the pressure file */
-	bool psi_was_read;	 /* in the last look */
-	uint64_t some_clock_ns;	 /* as of the last look; never goes back */
-	double live_some_pct;	 /* as of the last look */
+	bool psi_was_read;       /* in the last look */
+	uint64_t some_clock_ns;  /* as of the last look; never goes back */
+	double live_some_pct;    /* as of the last look */
 	double live_full_pct;
 };
 

@@ -40,7 +40,8 @@ void view_publish(struct view *view, const struct host_source *source,
 	view->ext.event_ns = event_ns;
 	view->ext.publishes++;
 	view->ext.publish_ns = clock_now_ns();
-	/* Only a hint beside the snapshot: an engine alone on a die reads whole snapshots as they are. */
+	/* Only a hint beside the snapshot: an engine alone on a die reads whole snapshots as they
+	 * are. */
 	atomic_store_explicit(&view->page->shared_used, die_table_shared(&view->dies),
 			      memory_order_relaxed);
 	page_publish(view->page, &view->state, &view->ext,

@@ -23,7 +23,7 @@ struct view {
 	struct die_table dies;
 	struct merge_state carry;
 	pn_mem_state state; /* as last published */
-	pn_mem_ext ext;	    /* the owner sets mode and counters before a look */
+	pn_mem_ext ext;     /* the owner sets mode and counters before a look */
 };
 
 /* pid: whose cgroup (0 the caller's, -1 none). The page is initialised. 0 or -errno. */
@@ -34,7 +34,8 @@ int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_
  * (0 none); first is true when this publisher takes over from another one (seq goes on above it).
  */
 void view_publish(struct view *view, const struct host_source *source,
-		  const struct level_config *config, uint64_t now_ns, uint64_t event_ns, bool first);
+		  const struct level_config *config, uint64_t now_ns, uint64_t event_ns,
+		  bool first);
 
 /* Bytes to the nearest line below, host or group; UINT64_MAX if there is none. */
 uint64_t view_slack_bytes(const struct view *view, const struct level_config *config);

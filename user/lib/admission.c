@@ -27,8 +27,8 @@ void pn_admit_model_load(uint64_t weights_bytes, int max_ctx, uint64_t kv_bytes_
 			 uint64_t activation_bytes, int die_id, const pn_mem_state *state,
 			 pn_admit_result *out)
 {
-	admission_model_load(config(), weights_bytes, max_ctx, kv_bytes_per_token,
-			     activation_bytes, die_id, state, out);
+	admission_model_load(config(), weights_bytes, max_ctx, kv_bytes_per_token, activation_bytes,
+			     die_id, state, out);
 }
 
 void pn_admit_model_load_die(uint64_t weights_slice_bytes, uint64_t kv_slice_bytes, int die_id,

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct link {
-	int sock; /* -1: not connected */
+	int sock;    /* -1: not connected */
 	bool broken; /* shut down after an error; still to be closed */
 	uint32_t next_id;
 	uint32_t agent_pid; /* as it says */

@@ -25,14 +25,14 @@
 #include "lib/link.h"
 #include "lib/reader.h"
 
-#define NS_PER_MS		1000000ull
-#define REQUEST_TIMEOUT_MS	1000
-#define START_TIMEOUT_MS	250
+#define NS_PER_MS          1000000ull
+#define REQUEST_TIMEOUT_MS 1000
+#define START_TIMEOUT_MS   250
 /* From the poll thread: while it waits for an agent that does not answer it does not poll. */
-#define ATTACH_TIMEOUT_MS	50
-#define ATTACH_INTERVAL_NS	(500 * NS_PER_MS)
-#define HEARTBEAT_CHECK_MS	1000
-#define HEARTBEAT_LIMIT_NS	(3 * SCHEDULE_HEARTBEAT_NS)
+#define ATTACH_TIMEOUT_MS  50
+#define ATTACH_INTERVAL_NS (500 * NS_PER_MS)
+#define HEARTBEAT_CHECK_MS 1000
+#define HEARTBEAT_LIMIT_NS (3 * SCHEDULE_HEARTBEAT_NS)
 
 /* One lock for everything but reading. The thread holds it except while it sleeps. */
 static struct {
@@ -48,12 +48,12 @@ static struct {
 	int cgroupfs_fd;
 
 	struct host_source source;
-	struct view view; /* on the process's own page */
+	struct view view;         /* on the process's own page */
 	struct die_pushes pushes; /* what the engine said of its dies: kept on either source */
 	struct link link;
-	int trigger_fd;		 /* PSI trigger while polling, -1: none granted */
-	uint64_t poll_due_ns;	 /* next tick of the poll */
-	uint64_t attach_due_ns;	 /* next try to reach an agent */
+	int trigger_fd;         /* PSI trigger while polling, -1: none granted */
+	uint64_t poll_due_ns;   /* next tick of the poll */
+	uint64_t attach_due_ns; /* next try to reach an agent */
 
 	pthread_t thread;
 	int stop_fd; /* eventfd: ends the thread */
@@ -185,7 +185,8 @@ static int push_die(const struct die_push *push, int timeout_ms)
 	return place;
 }
 
-/* All that the agent does not know yet, or may have moved. It may refuse pushes: that is no error. */
+/* All that the agent does not know yet, or may have moved. It may refuse pushes: that is no error.
+ */
 static int push_all(int timeout_ms)
 {
 	int r = 0;

@@ -32,7 +32,7 @@ struct slot {
 static struct {
 	_Atomic uint64_t generation; /* counter << 2 | (page + 1) */
 	struct slot slot[2];
-	void *agent_map; /* AGENT_MAP_BYTES of address space, reserved once */
+	void *agent_map;                /* AGENT_MAP_BYTES of address space, reserved once */
 	_Atomic uint32_t own_used_mask; /* places of own_used that count */
 	_Atomic uint64_t own_used[DIE_TABLE_MAX];
 	_Alignas(4096) struct page own;
@@ -96,8 +96,7 @@ uint64_t reader_agent_heartbeat_ns(void)
 
 bool reader_agent_retired(void)
 {
-	return atomic_load_explicit(&g.slot[READER_AGENT].view.page->retired,
-				    memory_order_relaxed);
+	return atomic_load_explicit(&g.slot[READER_AGENT].view.page->retired, memory_order_relaxed);
 }
 
 void reader_switch(enum reader_page to)
@@ -174,7 +173,8 @@ int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 		atomic_thread_fence(memory_order_acquire);
 		after = atomic_load_explicit(&g.generation, memory_order_acquire);
 		if (after == generation) {
-			own_used_mask = atomic_load_explicit(&g.own_used_mask, memory_order_acquire);
+			own_used_mask =
+				atomic_load_explicit(&g.own_used_mask, memory_order_acquire);
 			if (own_used_mask && on == READER_AGENT && !r)
 				put_own_used(own_used_mask & agent_shared_used(), ret_state,
 					     ret_ext);
@@ -198,8 +198,8 @@ static int wait_round(struct slot *slot, uint64_t generation, pn_memwatch_wait_t
 		      const pn_mem_state *seen, uint64_t deadline_ns, pn_mem_state *ret_now)
 {
 	const struct page *page = slot->view.page;
-	const _Atomic uint32_t *word = what == PN_WAIT_LEVEL ? &page->level_word
-							     : &page->publish_word;
+	const _Atomic uint32_t *word =
+		what == PN_WAIT_LEVEL ? &page->level_word : &page->publish_word;
 	uint32_t expected = atomic_load_explicit(word, memory_order_acquire);
 	int r;
 

@@ -14,7 +14,7 @@
 /* The pages a reader can be on. Both stay mapped for the life of the process. */
 enum reader_page {
 	READER_NONE = -1,
-	READER_OWN = 0,	  /* published by this process's poll thread */
+	READER_OWN = 0,   /* published by this process's poll thread */
 	READER_AGENT = 1, /* the agent's, read-only */
 };
 
@@ -41,7 +41,8 @@ enum reader_page reader_current(void);
 
 /*
  * What this engine uses of the die at a place of the agent's page: where other engines of its group
- * push that die too, readers of this process see it instead of the sum. reader_own_used_reset forgets all. Any thread.
+ * push that die too, readers of this process see it instead of the sum. reader_own_used_reset
+ * forgets all. Any thread.
  */
 void reader_own_used(int place, uint64_t used_bytes);
 void reader_own_used_reset(void);
