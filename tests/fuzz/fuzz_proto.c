@@ -12,6 +12,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
+static size_t request_bytes(uint16_t type)
+{
+	switch (type) {
+	case PROTO_SET_DIE:
+		return sizeof(struct proto_set_die);
+	case PROTO_SET_DIE_ID:
+		return sizeof(struct proto_set_die_id);
+	default:
+		return sizeof(struct proto_header);
+	}
+}
+
 static void check_request(const void *packet, size_t bytes)
 {
 	struct proto_header header;
@@ -23,8 +35,7 @@ static void check_request(const void *packet, size_t bytes)
 		return;
 	/* It can be answered, so it has a header. */
 	memcpy(&header, packet, sizeof(header));
-	if (!r &&
-	    bytes != (header.type == PROTO_SET_DIE ? sizeof(struct proto_set_die) : sizeof(header)))
+	if (!r && bytes != request_bytes(header.type))
 		abort();
 }
 

@@ -26,7 +26,7 @@ static bool parse_line(const char *line, struct cuda_map *ret)
 	if (sscanf(line, "%llx-%llx %4s %*x %x:%x %llu /", &start, &end, mode, &dev_major,
 		   &dev_minor, &inode) != 6)
 		return false;
-	if (!strchr(mode, 'x') || !inode)
+	if (!strchr(mode, 'x') || !inode || start >= end)
 		return false;
 	*ret = (struct cuda_map){ start, end, dev_major, dev_minor, inode };
 	return true;
