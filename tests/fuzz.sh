@@ -12,6 +12,7 @@ fuzz() {
 	corpus=$(mktemp -d)
 	[ -d "tests/data/$name" ] && cp -r "tests/data/$name/." "$corpus"
 	"$build/fuzz/$target" -max_total_time="${FUZZ_SECONDS:-5}" -timeout=10 -rss_limit_mb=1024 \
+		-error_exitcode=1 -timeout_exitcode=1 \
 		-artifact_prefix="$corpus/" -print_final_stats=0 -verbosity=0 "$corpus"
 	status=$?
 	[ $status -eq 0 ] || for artifact in "$corpus"/crash-* "$corpus"/oom-* "$corpus"/timeout-*; do

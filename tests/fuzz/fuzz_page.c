@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 		abort();
 	if (!r)
 		check_read(&view);
-	if (page_open(&view, page, sizeof(*page) - 1) != -EPROTO)
+	if (page_open(&view, page, offsetof(struct page, copy) - 1) != -EPROTO)
 		abort();
 	free(page);
 	return 0;

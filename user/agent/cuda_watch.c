@@ -271,6 +271,14 @@ static void search(struct cuda_watch *watch, uint64_t now_ns)
 	} while (clock_now_ns() < end_ns);
 }
 
+static bool any_to_probe(const struct cuda_watch *watch)
+{
+	for (size_t i = 0; i < watch->library_count; i++)
+		if (watch->library[i].fd >= 0)
+			return true;
+	return false;
+}
+
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct cuda_watch *watch = userdata;
@@ -281,7 +289,8 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 		probed = library_probe(watch, &watch->library[i]);
 	if (!probed)
 		search(watch, now_ns);
-	next_ns = probed ? 0 : watch->proc ? now_ns + SLICE_PAUSE_NS : watch->round_ns;
+	/* What the search has found is probed at once, not when the next round begins. */
+	next_ns = any_to_probe(watch) ? 0 : watch->proc ? now_ns + SLICE_PAUSE_NS : watch->round_ns;
 	sd_event_source_set_time(source, next_ns / 1000);
 	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 	return 0;

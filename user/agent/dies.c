@@ -373,6 +373,8 @@ void dies_look(struct agent *agent, uint64_t now_ns)
 {
 	struct dies *dies = agent->dies;
 
+	if (!dies)
+		return; /* a loop without them */
 	if (now_ns >= dies->driver_check_ns)
 		check_driver(dies, now_ns);
 	if (dies->has_integrated)
