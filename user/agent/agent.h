@@ -43,6 +43,7 @@ struct agent {
 	uint32_t mode;       /* PN_MODE_*: what wakes the agent for stalls */
 	int trigger_fd;      /* PSI trigger, -1: none */
 	bool memcg_poll;     /* no hook tells of cgroup events: poll memory.events */
+	unsigned n_cpus; /* online at the start: libc opens a file to tell, so not at every look */
 	uint64_t event_ns;   /* kernel record that asked for the next look, 0 none */
 	uint64_t trigger_ns; /* last time the PSI trigger fired */
 

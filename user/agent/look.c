@@ -4,7 +4,6 @@
  * out when to look next if nothing happens.
  */
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/dies.h"
@@ -95,7 +94,6 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 		.pace = &agent->source.pace,
 	};
 	uint64_t next_ns, fill_ns;
-	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	for (const struct agent_view *av = agent->views; av; av = av->next) {
 		const struct view *view = &av->view;
@@ -115,8 +113,7 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 
 	if (!agent->hooks_live)
 		return;
-	fill_ns = schedule_fill_ns(in.slack_bytes,
-				   SCHEDULE_FILL_BYTES_PER_S * (uint64_t)(n_cpus > 1 ? n_cpus : 1));
+	fill_ns = schedule_fill_ns(in.slack_bytes, SCHEDULE_FILL_BYTES_PER_S * agent->n_cpus);
 	hooks_set_fault_gate(agent->hooks, now_ns,
 			     in.slack_bytes == UINT64_MAX ? UINT64_MAX
 							  : in.slack_bytes / 2 / FAULT_MAX_BYTES,

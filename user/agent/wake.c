@@ -103,8 +103,10 @@ static int open_trigger(struct agent *agent)
 
 void wake_open(struct agent *agent)
 {
+	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	int r;
 
+	agent->n_cpus = n_cpus > 1 ? (unsigned)n_cpus : 1;
 	agent->trigger_fd = -1;
 	agent->memcg_poll = true;
 	if (!agent->options->no_bpf)
