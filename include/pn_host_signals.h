@@ -7,8 +7,8 @@
  * PSI and cgroup fields stay 0, and cgroup_headroom_bytes UINT64_MAX.
  *
  * A source that was never there is PN_SRC_ABSENT. One that was read and then fails is
- * PN_SRC_STALE: its last good values stay. One that is there and has not been understood yet is
- * PN_SRC_STALE with source_ns 0. PN_SRC_UNSUPPORTED is a pressure file that opens and cannot be
+ * PN_SRC_STALE: its last good values stay; so they do where the cgroup was removed, which is
+ * PN_SRC_GONE. One that is there and has not been understood yet is PN_SRC_STALE with source_ns 0. PN_SRC_UNSUPPORTED is a pressure file that opens and cannot be
  * read because PSI is off: its fields are 0, and its error is -EOPNOTSUPP.
  * Other errors: -EBADMSG for text not understood (cut short, a field missing, a number that does
  * not fit), -ENOENT for what was never there, -ENODEV for what was there and is gone (a removed
@@ -58,7 +58,7 @@ typedef struct {
 	uint64_t cgroup_psi_full_total_us;
 
 	uint64_t source_ns[8];   /* by PN_SRC_*: CLOCK_MONOTONIC of the last good read, 0: never */
-	uint8_t source_state[8]; /* by PN_SRC_*: PN_SRC_ABSENT, _OK, _STALE, _UNSUPPORTED */
+	uint8_t source_state[8]; /* by PN_SRC_*: PN_SRC_ABSENT, _OK, _STALE, _UNSUPPORTED, _GONE */
 	int32_t source_err[8];   /* by PN_SRC_*: -errno of the last failed read, 0 if it was good */
 } pn_host_sample;
 

@@ -76,6 +76,7 @@ enum {
 	PN_SRC_STALE = 2,       /* the last read failed; the last good value is in use */
 	PN_SRC_UNSUPPORTED = 3, /* the kernel has it switched off (PSI off at boot) */
 	PN_SRC_ESTIMATED = 4,   /* PSI alone: not the kernel's, see live_psi_some_avg10 */
+	PN_SRC_GONE = 5,        /* the cgroup was removed: its fields are 0 and not judged */
 };
 
 /* What wakes the publisher of this snapshot, best first: values of pn_mem_ext.mode. */

@@ -419,6 +419,48 @@ static void test_moved(void **state)
 	fixture_close(&fx);
 }
 
+/*
+ * A pinned reader stays with its group wherever the process goes, also when that is removed and
+ * made again; and it knows its own group and the ancestors by their ids.
+ */
+static void test_pinned(void **state)
+{
+	struct fixture fx;
+	struct stat st;
+
+	fixture_open(&fx, "0::/a/b\n");
+	write_v2_root(&fx);
+	write_v2(&fx, "/a", 10, "max", "4096", 0);
+	write_v2(&fx, "/a/b", 20, "max", "max", 0);
+	write_v2(&fx, "/c", 30, "max", "max", 0);
+	assert_int_equal(read_bytes(&fx), 0);
+	cgroup_pin(&fx.cg);
+	cgroup_pin(&fx.cg);
+	tree_write(&fx.tree, "proc/7/cgroup", "0::/c\n");
+	later(&fx);
+	assert_int_equal(read_bytes(&fx), 0);
+	assert_int_equal(fx.bytes.current_bytes, 20);
+
+	tree_remove(&fx.tree, "cg/a/b");
+	later(&fx);
+	assert_int_equal(read_bytes(&fx), -ENODEV);
+	later(&fx);
+	assert_int_equal(read_bytes(&fx), -ENODEV);
+	write_v2(&fx, "/a/b", 25, "max", "max", 0);
+	later(&fx);
+	assert_int_equal(read_bytes(&fx), 0);
+	assert_int_equal(fx.bytes.current_bytes, 25);
+
+	for (int i = 0; i < 4; i++) {
+		static const char *const names[] = { "a/b", "a", ".", "c" };
+
+		assert_int_equal(fstatat(fx.cgroupfs_fd, names[i], &st, 0), 0);
+		assert_int_equal(cgroup_is_within(&fx.cg, st.st_ino), i < 3);
+	}
+	assert_false(cgroup_is_within(&fx.cg, 0));
+	fixture_close(&fx);
+}
+
 /* Any file of the chain that turns bad fails the read and leaves the caller's values alone. */
 static void test_bad_files(void **state)
 {
@@ -481,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_there),
 		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_pinned),
 		cmocka_unit_test(test_bad_files),
 	};
 

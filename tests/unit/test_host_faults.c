@@ -231,7 +231,10 @@ static void test_failing(void **state)
 		read_for_a_second(&fx);
 		/* a second's worth: the file, or the group with its five files and its parent */
 		assert_in_range(fault.all_opens - opens, 0, 16);
-		assert_int_equal(fx.sample.source_state[source], PN_SRC_STALE);
+		assert_int_equal(fx.sample.source_state[source],
+				 fx.sample.source_err[source] == -ENODEV && source >= PN_SRC_CGROUP
+					 ? PN_SRC_GONE
+					 : PN_SRC_STALE);
 		assert_true(fx.sample.source_ns[source] >= good_ns);
 		assert_int_equal(fx.sample.avail_bytes, 51200);
 		assert_int_equal(fx.sample.cgroup_headroom_bytes, 12288);

@@ -169,7 +169,9 @@ static void test_stale(void **state)
 		if (fx.sample.source_err[source] != cases[i].err)
 			fail_msg("%s \"%s\": %d, not %d", cases[i].name, cases[i].text,
 				 fx.sample.source_err[source], cases[i].err);
-		assert_int_equal(fx.sample.source_state[source], PN_SRC_STALE);
+		assert_int_equal(fx.sample.source_state[source],
+				 cases[i].err == -ENODEV && source >= PN_SRC_CGROUP ? PN_SRC_GONE
+										    : PN_SRC_STALE);
 		assert_int_equal(fx.sample.source_ns[source], good_ns);
 		assert_values(&fx.sample);
 
@@ -393,7 +395,7 @@ static void test_live_removed_group(void **state)
 	for (int second = 1; second < 4; second++) {
 		pn_host_signals_read(hs, PN_HOST_READ_ALL, (uint64_t)second * HOST_TREE_SECOND_NS,
 				     &sample);
-		assert_int_equal(sample.source_state[PN_SRC_CGROUP], PN_SRC_STALE);
+		assert_int_equal(sample.source_state[PN_SRC_CGROUP], PN_SRC_GONE);
 		assert_int_equal(sample.source_err[PN_SRC_CGROUP], -ENODEV);
 		assert_int_equal(sample.source_ns[PN_SRC_CGROUP], 1);
 		assert_int_equal(sample.cgroup_max_bytes, limit_bytes);

@@ -140,6 +140,21 @@ static void test_validity(void **state)
 	t.sample.source_state[PN_SRC_MEMINFO] = PN_SRC_STALE;
 	expect(&t, PN_MEM_LEVEL_CRITICAL, PN_REASON_HOST_BYTES | PN_REASON_STALE);
 
+	/* A group that was removed has no bytes: it must not hold a level up for ever. */
+	setup_init(&t);
+	t.config.cgroup_level = true;
+	t.sample.cgroup_limit_bytes = GIB;
+	t.sample.cgroup_headroom_bytes = t.sample.cgroup_current_bytes = 0;
+	expect(&t, PN_MEM_LEVEL_CRITICAL, PN_REASON_CGROUP);
+	setup_init(&t);
+	t.config.cgroup_level = true;
+	t.sample.cgroup_limit_bytes = t.sample.cgroup_max_bytes = GIB;
+	t.sample.cgroup_headroom_bytes = 0;
+	t.sample.source_state[PN_SRC_CGROUP] = PN_SRC_GONE;
+	expect(&t, PN_MEM_LEVEL_OK, 0);
+	assert_int_equal(t.state.cgroup_max_bytes, 0);
+	assert_true(t.ext.cgroup_headroom_bytes == UINT64_MAX);
+
 	/* PSI off: bytes alone decide. */
 	setup_init(&t);
 	t.sample.source_state[PN_SRC_PSI] = PN_SRC_UNSUPPORTED;

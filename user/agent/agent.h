@@ -12,11 +12,38 @@
 
 #include "agent/hooks.h"
 #include "core/level.h"
+#include "host/host_file.h"
 #include "host/source.h"
 
 struct agent_view;
 struct dies;
 struct server;
+
+/* Groups that kernel records told of since the last look; 64 in one is a storm. */
+#define NAMED_GROUPS_MAX 64
+
+struct named_groups {
+	uint64_t id[NAMED_GROUPS_MAX];
+	unsigned n;
+	bool too_many; /* the others could not be kept: it may be any */
+};
+
+/* total= of the two lines of a pressure file, or a part of it. */
+struct stall_time {
+	uint64_t some_us;
+	uint64_t full_us;
+};
+
+/* spared.c: the host's PSI without what limited groups stalled by themselves. */
+struct spared {
+	struct stall_time taken; /* off the host's total */
+	uint64_t taken_ns;       /* the last time that anything was, 0 never */
+	struct stall_time total; /* what is left of it; never goes back */
+	struct psi_live live;    /* of that */
+	bool active;             /* in this look */
+	struct host_source others;
+	struct host_source own; /* for the view that is being published */
+};
 
 struct agent_options {
 	const char *socket_path;
@@ -53,11 +80,27 @@ struct agent {
 
 	struct dies *dies;
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
+	unsigned n_views;
+	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
+	uint64_t all_ns;         /* the last look for every view */
+	struct named_groups named;
+	struct host_file vmstat;
+	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it */
+	struct spared spared;
 	struct server *server;
 };
 
-/* look.c: reads everything, publishes every view, arms the timer. force: PSI too, now. */
+/*
+ * look.c: reads the host and the groups that may have changed, publishes every view, arms the
+ * timer. force: PSI too, now.
+ */
 void agent_look(struct agent *agent, bool force);
+
+/*
+ * The same because an engine asked: its view's group is read and its view published whatever
+ * else; the others only if there was no look for all of them in the last 10 ms, or a level moved.
+ */
+void agent_look_for(struct agent *agent, struct agent_view *av, bool force);
 
 /* wake.c: the hooks, or the best substitute for them: there always is one. */
 void wake_open(struct agent *agent);
@@ -83,6 +126,26 @@ int views_get(struct agent *agent, int pid, struct agent_view **ret);
 /* Gives it back; the last one frees it. */
 void views_put(struct agent *agent, struct agent_view *view);
 
+/* False if pid is in another cgroup than the view's; true also where that cannot be told. */
+bool views_has(const struct agent *agent, const struct agent_view *view, int pid);
+
+/* views_read.c: a kernel record is about this group. Bounded work; the next look makes use of it.
+ */
+void views_name(struct agent *agent, uint64_t cgroup_id);
+/* Reads the groups that may have changed, or just this one. After the host's source. */
+void views_read(struct agent *agent, uint64_t now_ns);
+void views_read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns);
+
+/*
+ * spared.c: told after a view's group was read, and once in each look after that; all: whichever
+ * group may have stalled was read.
+ */
+void spared_take(struct agent *agent, struct agent_view *av, uint64_t now_ns);
+void spared_look(struct agent *agent, bool all, uint64_t now_ns);
+/* The host as it concerns this view; valid until the next call. */
+const struct host_source *spared_source(struct agent *agent, struct agent_view *av,
+					uint64_t now_ns);
+
 /*
  * serve.c: the socket and its clients. Opening takes the path, so that a second agent ends before
  * it does anything else; engines can connect only once the agent listens, when all is ready. Both
@@ -90,6 +153,8 @@ void views_put(struct agent *agent, struct agent_view *view);
  */
 int server_open(struct agent *agent);
 int server_listen(struct agent *agent);
+/* Drops clients that have moved to another cgroup; a few of them a call. */
+void server_follow(struct agent *agent);
 void server_close(struct agent *agent);
 
 #endif

@@ -308,7 +308,7 @@ int dies_push(struct agent *agent, struct agent_view *av, const void *owner, str
 	return place < 0 ? -ENOSPC : place;
 }
 
-void dies_forget(struct agent *agent, struct agent_view *av, const void *owner)
+bool dies_forget(struct agent *agent, struct agent_view *av, const void *owner)
 {
 	struct engine_dies **at = &av->engines, *e;
 
@@ -316,10 +316,11 @@ void dies_forget(struct agent *agent, struct agent_view *av, const void *owner)
 		at = &(*at)->next;
 	e = *at;
 	if (!e)
-		return;
+		return false;
 	*at = e->next;
 	free(e);
 	give(agent->dies, av);
+	return true;
 }
 
 /* ---- start and end -----------------------------------------------------------------------------
@@ -369,20 +370,23 @@ static void check_driver(struct dies *dies, uint64_t now_ns)
 			 strerror(-dies->watch_err), SAMPLER_SLOW_NS / S_NS);
 }
 
-void dies_look(struct agent *agent, uint64_t now_ns)
+bool dies_look(struct agent *agent, uint64_t now_ns)
 {
 	struct dies *dies = agent->dies;
+	bool changed;
 
 	if (!dies)
-		return; /* a loop without them */
+		return false; /* a loop without them */
 	if (now_ns >= dies->driver_check_ns)
 		check_driver(dies, now_ns);
 	if (dies->has_integrated)
 		set_integrated(dies);
+	changed = dies->changed;
 	for (struct agent_view *av = agent->views; av; av = av->next)
-		if (dies->changed || av->fresh)
+		if (changed || av->fresh)
 			give(dies, av);
 	dies->changed = false;
+	return changed;
 }
 
 static const char *get_env(const char *name)

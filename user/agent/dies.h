@@ -20,8 +20,11 @@ struct agent_view;
 int dies_open(struct agent *agent);
 void dies_close(struct agent *agent);
 
-/* At each look, before the views are published: gives each its dies where they have changed. */
-void dies_look(struct agent *agent, uint64_t now_ns);
+/*
+ * At each look, before the views are published: gives each its dies where they have changed.
+ * Returns whether there is something new for all of them.
+ */
+bool dies_look(struct agent *agent, uint64_t now_ns);
 
 /*
  * A push from one engine (owner is its client, as a name only); the caller then looks. Returns the
@@ -34,8 +37,8 @@ int dies_push(struct agent *agent, struct agent_view *view, const void *owner,
 /* Process pid has attached to the agent: if it uses libcuda, it is to be seen from now on. */
 void dies_engine(struct agent *agent, int pid);
 
-/* The engine has gone; the caller then looks. */
-void dies_forget(struct agent *agent, struct agent_view *view, const void *owner);
+/* The engine has gone. Returns whether it had pushed any: the caller then looks. */
+bool dies_forget(struct agent *agent, struct agent_view *view, const void *owner);
 
 /* As pn_memwatch_dies says. Returns the number of lines written, at most max. */
 size_t dies_report(const struct agent *agent, pn_hook_status *ret, size_t max);

@@ -12,6 +12,9 @@
 #include "core/u64.h"
 #include "host/clock.h"
 
+/* An engine that asks often makes no more looks for all the others than this. */
+#define ALL_GAP_NS 10000000ull
+
 /*
  * Page faults in parallel fill faster than SCHEDULE_FILL_BYTES_PER_S; by how much depends on the
  * CPUs. A fault brings at most a huge page. Half of the slack, so that the look comes before the
@@ -33,13 +36,16 @@ static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, c
 	if (state == PN_SRC_STALE)
 		log_line(LOG_WARNING, "%s cannot be read (%s): its last good value stays in use",
 			 name, strerror(-sample->source_err[src]));
+	else if (state == PN_SRC_GONE)
+		log_line(LOG_NOTICE, "%s: the group was removed, its engines go by the host's",
+			 name);
 	else if (state == PN_SRC_UNSUPPORTED)
 		log_line(LOG_NOTICE,
 			 "%s: switched off in this kernel, levels come from bytes alone", name);
 	else if (state == PN_SRC_ESTIMATED)
 		log_line(LOG_NOTICE,
 			 "%s: not in this kernel, `some` is estimated from the stall hook", name);
-	else if (state == PN_SRC_OK && *logged == PN_SRC_STALE)
+	else if (state == PN_SRC_OK && (*logged == PN_SRC_STALE || *logged == PN_SRC_GONE))
 		log_line(LOG_NOTICE, "%s can be read again", name);
 	*logged = state;
 }
@@ -122,10 +128,27 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 						 STALL_WAKE_MIN_NS));
 }
 
-void agent_look(struct agent *agent, bool force)
+/* Returns whether its level moved. */
+static bool publish(struct agent *agent, struct agent_view *av,
+		    const struct hooks_counters *counters, uint64_t now_ns)
+{
+	struct view *view = &av->view;
+	uint32_t changes_before = view->carry.level_changes;
+
+	set_counters(agent, counters, &view->ext);
+	view_publish(view, spared_source(agent, av, now_ns), &agent->config, now_ns,
+		     agent->event_ns, av->fresh);
+	av->fresh = false;
+	log_sources(agent, av);
+	return view->carry.level_changes != changes_before;
+}
+
+/* asking: the view of the engine that asked, NULL if none did. */
+static void look(struct agent *agent, struct agent_view *asking, bool force)
 {
 	struct hooks_counters counters = { 0 };
 	uint64_t now_ns = clock_now_ns(), some_clock_ns = UINT64_MAX;
+	bool all;
 
 	agent->looks++;
 	if (agent->hooks_live)
@@ -135,17 +158,30 @@ void agent_look(struct agent *agent, bool force)
 		some_clock_ns = counters.some_ns;
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
 			 counters.stall_ns, some_clock_ns, force);
-	dies_look(agent, now_ns);
-	for (struct agent_view *av = agent->views; av; av = av->next) {
-		set_counters(agent, &counters, &av->view.ext);
-		view_publish(&av->view, &agent->source, &agent->config, now_ns, agent->event_ns,
-			     av->fresh);
-		av->fresh = false;
-	}
+	all = dies_look(agent, now_ns) || !asking || now_ns - agent->all_ns >= ALL_GAP_NS;
+	if (asking)
+		views_read_one(agent, asking, now_ns);
+	if (all)
+		views_read(agent, now_ns);
+	spared_look(agent, all, now_ns);
+	if (asking && publish(agent, asking, &counters, now_ns))
+		all = true;
+	for (struct agent_view *av = all ? agent->views : NULL; av; av = av->next)
+		if (av != asking)
+			publish(agent, av, &counters, now_ns);
+	if (all)
+		agent->all_ns = now_ns;
 	agent->event_ns = 0;
-
 	log_sources(agent, NULL);
-	for (struct agent_view *av = agent->views; av; av = av->next)
-		log_sources(agent, av);
 	plan_next(agent, now_ns);
+}
+
+void agent_look(struct agent *agent, bool force)
+{
+	look(agent, NULL, force);
+}
+
+void agent_look_for(struct agent *agent, struct agent_view *av, bool force)
+{
+	look(agent, av, force);
 }

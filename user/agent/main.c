@@ -18,12 +18,13 @@
 #include "agent/dies.h"
 #include "agent/log.h"
 #include "core/settings.h"
+#include "core/u64.h"
 #include "host/clock.h"
 
 /* Behind this, only what the kernel itself kills last. */
 #define OOM_SCORE_ADJ "-900"
-/* One descriptor for each client, a few for hooks (one for each CPU and program) and views. */
-#define DESCRIPTORS_MAX 16384
+/* One for each client, some for hooks (each CPU and program), about 15 for each watched cgroup. */
+#define DESCRIPTORS_MAX 65536
 
 /* Found by argp in libc, so it must be visible. */
 __attribute__((visibility("default"))) const char *argp_program_version = "pnmemd " PNMEM_VERSION;
@@ -116,6 +117,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 
 	wake_drain(agent);
 	agent_look(agent, false);
+	server_follow(agent);
 	return 0;
 }
 
@@ -133,7 +135,7 @@ static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *inf
  */
 static void harden(void)
 {
-	struct rlimit descriptors = { DESCRIPTORS_MAX, DESCRIPTORS_MAX };
+	struct rlimit descriptors = { 0 };
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || write(fd, OOM_SCORE_ADJ, strlen(OOM_SCORE_ADJ)) < 0)
@@ -141,6 +143,8 @@ static void harden(void)
 			 strerror(errno));
 	if (fd >= 0)
 		close(fd);
+	getrlimit(RLIMIT_NOFILE, &descriptors);
+	descriptors.rlim_cur = u64_min(descriptors.rlim_max, DESCRIPTORS_MAX);
 	if (setrlimit(RLIMIT_NOFILE, &descriptors))
 		log_line(LOG_NOTICE, "cannot raise the descriptor limit: %s", strerror(errno));
 	malloc_trim(0);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -21,6 +22,7 @@ struct memcg_events {
 	struct agent *agent;
 	sd_event_source *io;
 	int fd;
+	uint64_t cgroup_id;
 };
 
 /* Until it is read the file polls as changed; once the group is gone it does so for ever. */
@@ -37,6 +39,7 @@ static int on_change(sd_event_source *source, int fd, uint32_t revents, void *us
 
 	if (take_notice(events))
 		sd_event_source_set_enabled(source, SD_EVENT_OFF);
+	views_name(events->agent, events->cgroup_id);
 	agent_look(events->agent, false);
 	return 0;
 }
@@ -44,6 +47,7 @@ static int on_change(sd_event_source *source, int fd, uint32_t revents, void *us
 struct memcg_events *memcg_events_open(struct agent *agent, int dir_fd)
 {
 	struct memcg_events *events;
+	struct stat st;
 
 	if (!agent->memcg_poll || dir_fd < 0)
 		return NULL;
@@ -52,6 +56,7 @@ struct memcg_events *memcg_events_open(struct agent *agent, int dir_fd)
 		return NULL;
 	events->agent = agent;
 	events->fd = openat(dir_fd, "memory.events", O_RDONLY | O_CLOEXEC);
+	events->cgroup_id = fstat(dir_fd, &st) ? 0 : st.st_ino;
 	if (events->fd < 0 || take_notice(events) ||
 	    sd_event_add_io(agent->event, &events->io, events->fd, EPOLLPRI, on_change, events) <
 		    0) {

@@ -26,6 +26,8 @@
 /* A client that asks more often than this is heard again when the second is over. */
 #define REQUESTS_PER_S 2000
 #define ACCEPTS_PER_S  2000
+/* Clients whose cgroup is looked up at each look of the timer's, a few microseconds each. */
+#define FOLLOW_CLIENTS 8
 
 struct client {
 	struct client *next, *prev;
@@ -48,16 +50,32 @@ struct server {
 	bool full_logged;
 };
 
+static void client_unlink(struct client *client)
+{
+	client->next->prev = client->prev;
+	client->prev->next = client->next;
+}
+
+static void client_link(struct client *client)
+{
+	struct client *head = &client->server->clients;
+
+	client->prev = head;
+	client->next = head->next;
+	client->next->prev = client;
+	head->next = client;
+}
+
 static void client_free(struct client *client)
 {
 	struct server *server = client->server;
 
-	client->next->prev = client->prev;
-	client->prev->next = client->next;
+	client_unlink(client);
 	server->n_clients--;
 	sd_event_source_disable_unref(client->io);
 	if (client->view) {
-		dies_forget(server->agent, client->view, client);
+		if (dies_forget(server->agent, client->view, client))
+			agent_look_for(server->agent, client->view, false);
 		views_put(server->agent, client->view);
 	}
 	close(client->sock);
@@ -115,7 +133,7 @@ static int do_hello(struct client *client, const struct proto_header *request)
 	 * seq, where other engines have kept this view since before that poll.
 	 */
 	client->view->fresh = true;
-	agent_look(agent, false);
+	agent_look_for(agent, client->view, false);
 	return reply_packet(client, &welcome, sizeof(welcome), client->view->memfd);
 }
 
@@ -129,7 +147,7 @@ static int take_push(struct client *client, struct die_push *push)
 		return -EPROTO;
 	r = dies_push(agent, client->view, client, push);
 	if (r >= 0)
-		agent_look(agent, false);
+		agent_look_for(agent, client->view, false);
 	return r;
 }
 
@@ -214,7 +232,10 @@ static int handle(struct client *client, const union proto_request *request, siz
 	case PROTO_DIES:
 		return do_dies(client, &request->header);
 	default: /* PROTO_POLL_NOW */
-		agent_look(client->server->agent, true);
+		if (client->view)
+			agent_look_for(client->server->agent, client->view, true);
+		else
+			agent_look(client->server->agent, true);
 		return reply_status(client, &request->header, 0);
 	}
 }
@@ -231,15 +252,27 @@ static int on_client(sd_event_source *source, int fd, uint32_t revents, void *us
 	n = recv(fd, &packet, sizeof(packet), MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n <= 0 || handle(client, &packet.request, (size_t)n)) {
-		bool had_view = client->view;
-		struct agent *agent = client->server->agent;
-
+	if (n <= 0 || handle(client, &packet.request, (size_t)n))
 		client_free(client);
-		if (had_view)
-			agent_look(agent, false); /* its dies are gone */
-	}
 	return 0;
+}
+
+/*
+ * A process that has moved to another cgroup is to see that one: it is dropped, and finds its new
+ * view when it attaches again. A few in turn, oldest first.
+ */
+void server_follow(struct agent *agent)
+{
+	struct server *server = agent->server;
+
+	for (int i = 0; i < FOLLOW_CLIENTS && server->clients.prev != &server->clients; i++) {
+		struct client *client = server->clients.prev;
+
+		client_unlink(client);
+		client_link(client);
+		if (client->view && !views_has(agent, client->view, client->pid))
+			client_free(client);
+	}
 }
 
 static int client_new(struct server *server, int sock)
@@ -264,10 +297,7 @@ static int client_new(struct server *server, int sock)
 	client->server = server;
 	client->sock = sock;
 	client->pid = cred.pid;
-	client->prev = &server->clients;
-	client->next = server->clients.next;
-	client->next->prev = client;
-	server->clients.next = client;
+	client_link(client);
 	server->n_clients++;
 	return 0;
 fail:

@@ -15,6 +15,7 @@
 
 #include "agent/agent.h"
 #include "host/cgroup_files.h"
+#include "host/clock.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -100,6 +101,8 @@ static int view_new(struct agent *agent, int pid, const char *key, struct agent_
 	r = view_open(&av->view, page, agent->procfs_fd, agent->cgroupfs_fd, pid);
 	if (r)
 		goto fail;
+	pn_host_signals_read(av->view.group, PN_HOST_READ_CGROUP, clock_now_ns(), &av->view.sample);
+	signals_pin(av->view.group);
 	watch_events(agent, av);
 	*ret = av;
 	return 0;
@@ -141,7 +144,19 @@ static void make_key(const struct agent *agent, int pid, char key[static VIEW_KE
 
 int views_open(struct agent *agent)
 {
-	return view_new(agent, -1, "", &agent->views);
+	int r = view_new(agent, -1, "", &agent->views);
+
+	agent->vmstat = HOST_FILE_INIT;
+	agent->n_views = !r;
+	return r;
+}
+
+bool views_has(const struct agent *agent, const struct agent_view *view, int pid)
+{
+	char key[VIEW_KEY_BYTES];
+
+	make_key(agent, pid, key);
+	return !key[0] || !strcmp(key, view->key);
 }
 
 int views_get(struct agent *agent, int pid, struct agent_view **ret)
@@ -158,8 +173,14 @@ int views_get(struct agent *agent, int pid, struct agent_view **ret)
 		r = view_new(agent, pid, key, &av);
 		if (r)
 			return r;
+		/* It looked its group up by itself: that must be the one of the key. */
+		if (!views_has(agent, av, pid)) {
+			view_free(av);
+			return -EAGAIN;
+		}
 		av->next = agent->views->next;
 		agent->views->next = av;
+		agent->n_views++;
 	}
 	av->n_users++;
 	*ret = av;
@@ -175,6 +196,9 @@ void views_put(struct agent *agent, struct agent_view *view)
 	while (*at != view)
 		at = &(*at)->next;
 	*at = view->next;
+	if (agent->turn == view)
+		agent->turn = NULL;
+	agent->n_views--;
 	view_free(view);
 }
 
@@ -186,4 +210,5 @@ void views_close(struct agent *agent)
 		agent->views = av->next;
 		view_free(av);
 	}
+	host_file_close(&agent->vmstat);
 }

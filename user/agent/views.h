@@ -3,6 +3,9 @@
 #ifndef PNMEM_AGENT_VIEWS_H
 #define PNMEM_AGENT_VIEWS_H
 
+#include "agent/agent.h"
+#include "core/psi_live.h"
+#include "host/signals.h"
 #include "host/view.h"
 
 struct engine_dies;
@@ -18,6 +21,13 @@ struct agent_view {
 	uint8_t logged[8];           /* as agent.source_logged, for the group's sources */
 	struct memcg_events *events; /* NULL: nothing to poll */
 	unsigned n_users;            /* clients that have it */
+	uint64_t read_ns;            /* when its group was read last */
+	uint64_t churn_bytes;        /* agent.churn_bytes then */
+	struct stall_time total;     /* of its group's pressure file then */
+	bool total_known;
+	struct stall_time taken; /* spared.c: of its group, off what others are given */
+	uint64_t taken_ns;
+	struct psi_live live;        /* the host's PSI with that */
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
 	char *key;                   /* the cgroup's paths; "" for the host's own */
 };

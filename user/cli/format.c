@@ -60,9 +60,10 @@ const char *format_mode(uint32_t mode)
 
 const char *format_source_state(uint8_t state)
 {
-	static const char *const names[] = { "absent", "ok", "stale", "unsupported", "estimated" };
+	static const char *const names[] = { "absent",      "ok",        "stale",
+					     "unsupported", "estimated", "gone" };
 
-	return pick(names, 5, state);
+	return pick(names, 6, state);
 }
 
 char *format_reasons(char *buf, size_t buf_bytes, uint32_t reasons)

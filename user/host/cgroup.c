@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "host/cgroup.h"
@@ -120,12 +121,22 @@ static void cgroup_close_psi(struct cgroup *cg)
 	if (cg->psi_dir_fd >= 0)
 		close(cg->psi_dir_fd);
 	cg->psi_dir_fd = -1;
+	cg->psi_id = 0;
+}
+
+/* 0 if it cannot be told: no group has that. */
+static uint64_t cgroup_id(int dir_fd)
+{
+	struct stat st;
+
+	return fstat(dir_fd, &st) ? 0 : st.st_ino;
 }
 
 static void cgroup_add_group(struct cgroup *cg, int dir_fd)
 {
 	cg->groups[cg->n_groups++] = (struct cgroup_group){
 		.dir_fd = dir_fd,
+		.id = cgroup_id(dir_fd),
 		.max = HOST_FILE_INIT,
 		.high = HOST_FILE_INIT,
 		.current = HOST_FILE_INIT,
@@ -202,8 +213,24 @@ static void cgroup_find_psi(struct cgroup *cg, const struct cgroup_paths *paths)
 	fd = cgroup_open_own(root_fd, &cg->psi, &depth);
 	close(root_fd);
 	cg->psi.err = fd < 0 ? fd : 0;
-	if (fd >= 0)
-		cg->psi_dir_fd = fd;
+	if (fd < 0)
+		return;
+	cg->psi_dir_fd = fd;
+	cg->psi_id = cgroup_id(fd);
+}
+
+static struct scan cgroup_path_scan(const char *path)
+{
+	return *path ? (struct scan){ path, path + strlen(path) } : (struct scan){ NULL, NULL };
+}
+
+/* The paths as last found, of a process that cannot be asked any more. */
+static struct cgroup_paths cgroup_last_paths(const struct cgroup *cg)
+{
+	return (struct cgroup_paths){
+		.v2 = cgroup_path_scan(cg->psi.path),
+		.v1_memory = cgroup_path_scan(cg->v1 ? cg->memory.path : ""),
+	};
 }
 
 void cgroup_find(struct cgroup *cg, uint64_t now_ns)
@@ -220,16 +247,35 @@ void cgroup_find(struct cgroup *cg, uint64_t now_ns)
 			     &len);
 	if (!err)
 		err = cgroup_files_paths(text, len, &paths);
-	if (!err) {
+	/* An exited process says nothing of the group it was in: that is still read. */
+	if (err)
+		paths = cgroup_last_paths(cg);
+	if (!err || paths.v1_memory.at || paths.v2.at) {
 		cgroup_find_memory(cg, &paths);
 		cgroup_find_psi(cg, &paths);
-		return;
+	} else {
+		cg->memory.err = cg->psi.err = err;
 	}
-	/* An exited process says nothing of the group it was in: that is still read. */
-	if (!cg->memory.path[0])
-		cg->memory.err = err;
-	if (!cg->psi.path[0])
-		cg->psi.err = err;
+}
+
+void cgroup_pin(struct cgroup *cg)
+{
+	host_file_close(&cg->proc_file);
+	if (cg->proc_fd >= 0)
+		close(cg->proc_fd);
+	cg->proc_fd = -1;
+}
+
+bool cgroup_is_within(const struct cgroup *cg, uint64_t id)
+{
+	if (!id)
+		return false;
+	if (cg->psi_id == id)
+		return true;
+	for (int i = 0; i < cg->n_groups; i++)
+		if (cg->groups[i].id == id)
+			return true;
+	return false;
 }
 
 void cgroup_init(struct cgroup *cg, int procfs_fd, int cgroupfs_fd, int pid)
@@ -251,8 +297,5 @@ void cgroup_close(struct cgroup *cg)
 {
 	cgroup_close_memory(cg);
 	cgroup_close_psi(cg);
-	host_file_close(&cg->proc_file);
-	if (cg->proc_fd >= 0)
-		close(cg->proc_fd);
-	cg->proc_fd = -1;
+	cgroup_pin(cg);
 }

@@ -31,6 +31,7 @@ struct cgroup_bytes {
 /* One group of the memory hierarchy. */
 struct cgroup_group {
 	int dir_fd;
+	uint64_t id;          /* the kernel's: the folder's inode number */
 	struct host_file max; /* v1: memory.limit_in_bytes */
 	struct host_file high;
 	struct host_file current; /* v1: memory.usage_in_bytes */
@@ -58,6 +59,7 @@ struct cgroup {
 
 	struct cgroup_place psi;
 	int psi_dir_fd;
+	uint64_t psi_id; /* as cgroup_group.id; 0: not open */
 	struct host_file psi_file;
 };
 
@@ -72,6 +74,15 @@ void cgroup_init(struct cgroup *cg, int procfs_fd, int cgroupfs_fd, int pid);
  * changed. The reading functions below do this themselves. The outcome is in memory.err, psi.err.
  */
 void cgroup_find(struct cgroup *cg, uint64_t now_ns);
+
+/*
+ * From here on the group that the process was found in last is meant, wherever it goes: where that
+ * is removed and made again under its name, the new one.
+ */
+void cgroup_pin(struct cgroup *cg);
+
+/* Is the group with this id the own one or one of its ancestors, as last found? */
+bool cgroup_is_within(const struct cgroup *cg, uint64_t id);
 
 /*
  * Reads the bytes. The place of the process is looked up once a second; a process that has moved

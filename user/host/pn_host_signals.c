@@ -15,7 +15,7 @@
 #include "host/host_file.h"
 #include "host/meminfo.h"
 #include "host/pressure.h"
-#include "pn_host_signals.h"
+#include "host/signals.h"
 
 /* About 1.6 KiB today; a line more costs 28 bytes. */
 #define HOST_MEMINFO_TEXT_BYTES  8192
@@ -52,6 +52,12 @@ static bool signals_note(pn_host_sample *sample, int source, int err, uint64_t n
 	case -EOPNOTSUPP:
 		sample->source_state[source] = PN_SRC_UNSUPPORTED;
 		return false;
+	case -ENODEV:
+		if (source == PN_SRC_CGROUP || source == PN_SRC_CGROUP_PSI) {
+			sample->source_state[source] = PN_SRC_GONE;
+			return true;
+		}
+		/* fall through */
 	default:
 		sample->source_state[source] = PN_SRC_STALE;
 		return true;
@@ -187,6 +193,17 @@ int pn_host_signals_read(pn_host_signals *hs, unsigned what, uint64_t now_ns, pn
 	if (hs->last.total_bytes)
 		return 0;
 	return hs->last.source_err[PN_SRC_MEMINFO] ? hs->last.source_err[PN_SRC_MEMINFO] : -ENODATA;
+}
+
+void signals_pin(pn_host_signals *hs)
+{
+	if (hs->has_pid)
+		cgroup_pin(&hs->cgroup);
+}
+
+bool signals_within(const pn_host_signals *hs, uint64_t cgroup_id)
+{
+	return hs->has_pid && cgroup_is_within(&hs->cgroup, cgroup_id);
 }
 
 void pn_host_signals_close(pn_host_signals *hs)

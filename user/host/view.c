@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/u64.h"
 #include "host/clock.h"
 #include "host/futex.h"
 
@@ -21,6 +22,13 @@ static void bump_and_wake(_Atomic uint32_t *word)
 	futex_wake(word, FUTEX_WAKE_ANY);
 }
 
+void view_read(struct view *view, const struct host_source *source, uint64_t now_ns)
+{
+	unsigned what = PN_HOST_READ_CGROUP | (source->psi_was_read ? PN_HOST_READ_CGROUP_PSI : 0u);
+
+	pn_host_signals_read(view->group, what, now_ns, &view->sample);
+}
+
 void view_publish(struct view *view, const struct host_source *source,
 		  const struct level_config *config, uint64_t now_ns, uint64_t event_ns, bool first)
 {
@@ -32,10 +40,8 @@ void view_publish(struct view *view, const struct host_source *source,
 		.live_full_pct = source->live_full_pct,
 		.dies = &view->dies,
 	};
-	unsigned what = PN_HOST_READ_CGROUP | (source->psi_was_read ? PN_HOST_READ_CGROUP_PSI : 0u);
 	uint32_t changes_before = view->carry.level_changes;
 
-	pn_host_signals_read(view->group, what, now_ns, &view->sample);
 	merge_look(&view->carry, config, &in, &view->state, &view->ext);
 	view->ext.event_ns = event_ns;
 	view->ext.publishes++;
@@ -51,21 +57,23 @@ void view_publish(struct view *view, const struct host_source *source,
 	bump_and_wake(&view->page->publish_word);
 }
 
+uint64_t view_group_slack_bytes(const struct view *view, const struct level_config *config)
+{
+	if (!config->cgroup_level || !view->ext.cgroup_limit_bytes)
+		return UINT64_MAX;
+	return level_slack_to_next_line_bytes(
+		view->ext.cgroup_headroom_bytes,
+		level_cgroup_reserve_bytes(view->ext.cgroup_limit_bytes));
+}
+
 uint64_t view_slack_bytes(const struct view *view, const struct level_config *config)
 {
-	uint64_t slack = UINT64_MAX, group;
+	uint64_t slack = UINT64_MAX;
 
 	if (view->ext.host_reserve_bytes)
 		slack = level_slack_to_next_line_bytes(view->state.host_avail_bytes,
 						       view->ext.host_reserve_bytes);
-	if (config->cgroup_level && view->ext.cgroup_limit_bytes) {
-		group = level_slack_to_next_line_bytes(
-			view->ext.cgroup_headroom_bytes,
-			level_cgroup_reserve_bytes(view->ext.cgroup_limit_bytes));
-		if (group < slack)
-			slack = group;
-	}
-	return slack;
+	return u64_min(slack, view_group_slack_bytes(view, config));
 }
 
 void view_retire(struct view *view)

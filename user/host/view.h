@@ -29,8 +29,11 @@ struct view {
 /* pid: whose cgroup (0 the caller's, -1 none). The page is initialised. 0 or -errno. */
 int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_fd, int pid);
 
+/* Reads the group's files: its pressure only if the source's was read in the same look. */
+void view_read(struct view *view, const struct host_source *source, uint64_t now_ns);
+
 /*
- * Reads the group, merges, publishes, wakes. event_ns is the kernel record that caused this look
+ * Merges what was read, publishes, wakes. event_ns is the kernel record that caused this look
  * (0 none); first is true when this publisher takes over from another one (seq goes on above it).
  */
 void view_publish(struct view *view, const struct host_source *source,
@@ -39,6 +42,9 @@ void view_publish(struct view *view, const struct host_source *source,
 
 /* Bytes to the nearest line below, host or group; UINT64_MAX if there is none. */
 uint64_t view_slack_bytes(const struct view *view, const struct level_config *config);
+
+/* The same of the group alone. */
+uint64_t view_group_slack_bytes(const struct view *view, const struct level_config *config);
 
 /* Says on the page that it will not be published any more, and wakes. */
 void view_retire(struct view *view);

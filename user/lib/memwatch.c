@@ -113,6 +113,7 @@ static void own_look(bool first, uint64_t stall_ns, bool force)
 	host_source_look(&w.source, now_ns, stall_ns, 0, UINT64_MAX, force);
 	w.view.ext.mode = w.trigger_fd >= 0 ? PN_MODE_PSI_TRIGGER : PN_MODE_POLL;
 	w.view.ext.looks++;
+	view_read(&w.view, &w.source, now_ns);
 	view_publish(&w.view, &w.source, &w.config, now_ns, 0, first);
 }
 

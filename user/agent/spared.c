@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stalls that are not the host's. A group at its own limit (memory.max, memory.high, or an
+ * ancestor's) stalls by itself, and the host's PSI counts that like any other: one throttled group
+ * on an idle host would raise the level of every engine on it. So, as long as the host's bytes are
+ * at OK, the stall time of a watched group with a limit is taken off what the views of the others
+ * are given as the host's PSI. Where bytes are short the host's PSI counts for everybody.
+ *
+ * What a group that nobody watches stalls is the host's. Of a watched group below another one,
+ * both with a limit, the stall is taken off twice.
+ */
+#include "agent/agent.h"
+#include "agent/views.h"
+#include "core/u64.h"
+
+/* As long as avg10 remembers: by then 100 % have decayed to 0.01 %. */
+#define REMEMBERED_NS 93000000000ull
+
+static bool is_recent(uint64_t taken_ns, uint64_t now_ns)
+{
+	return taken_ns && now_ns - taken_ns < REMEMBERED_NS;
+}
+
+static bool host_bytes_ok(const struct agent *agent)
+{
+	const pn_host_sample *host = &agent->source.sample;
+	uint64_t reserve_bytes =
+		level_reserve_bytes(host->total_bytes, agent->config.host_reserve_bytes);
+
+	return host->source_state[PN_SRC_MEMINFO] == PN_SRC_OK &&
+	       level_from_bytes(host->avail_bytes, reserve_bytes) == PN_MEM_LEVEL_OK;
+}
+
+static void take_off(struct agent *agent, struct agent_view *av, struct stall_time time,
+		     uint64_t now_ns)
+{
+	struct spared *spared = &agent->spared;
+
+	if (!is_recent(av->taken_ns, now_ns)) {
+		av->live = spared->live;
+		av->taken = (struct stall_time){ 0 };
+	}
+	av->taken.some_us += time.some_us;
+	av->taken.full_us += time.full_us;
+	spared->taken.some_us += time.some_us;
+	spared->taken.full_us += time.full_us;
+	av->taken_ns = spared->taken_ns = now_ns;
+}
+
+void spared_take(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+{
+	const pn_host_sample *group = &av->view.sample;
+	struct stall_time time;
+
+	if (group->source_state[PN_SRC_CGROUP_PSI] != PN_SRC_OK)
+		return;
+	time.some_us = u64_sub(group->cgroup_psi_some_total_us, av->total.some_us);
+	time.full_us = u64_sub(group->cgroup_psi_full_total_us, av->total.full_us);
+	av->total.some_us = group->cgroup_psi_some_total_us;
+	av->total.full_us = group->cgroup_psi_full_total_us;
+	/* What it stalled before it was watched has been counted as the host's. */
+	if (av->total_known && time.some_us && group->cgroup_limit_bytes && host_bytes_ok(agent))
+		take_off(agent, av, time, now_ns);
+	av->total_known = true;
+}
+
+/* Averages that never move: those of the file are not of these totals. */
+static void fold(struct psi_live *live, struct stall_time total, uint64_t now_ns)
+{
+	struct psi_reading reading = {
+		.some_total_us = total.some_us,
+		.full_total_us = total.full_us,
+	};
+
+	psi_live_update(live, now_ns, &reading);
+}
+
+/* The source as it would be with this PSI. */
+static void set_psi(struct host_source *source, const struct psi_live *live, uint64_t now_ns)
+{
+	pn_host_sample *sample = &source->sample;
+
+	psi_live_at(live, now_ns, 0, &source->live_some_pct, &source->live_full_pct);
+	if (sample->psi_some_avg10 > source->live_some_pct)
+		sample->psi_some_avg10 = source->live_some_pct;
+	if (sample->psi_full_avg10 > source->live_full_pct)
+		sample->psi_full_avg10 = source->live_full_pct;
+}
+
+void spared_look(struct agent *agent, bool all, uint64_t now_ns)
+{
+	const pn_host_sample *host = &agent->source.sample;
+	struct spared *spared = &agent->spared;
+
+	spared->active = false;
+	if (host->source_state[PN_SRC_PSI] != PN_SRC_OK)
+		return;
+	if (all && agent->source.psi_was_read) {
+		/* Groups are read after the host, so that what they had may run ahead of it. */
+		spared->total.some_us =
+			u64_max(spared->total.some_us,
+				u64_sub(host->psi_some_total_us, spared->taken.some_us));
+		spared->total.full_us =
+			u64_max(spared->total.full_us,
+				u64_sub(host->psi_full_total_us, spared->taken.full_us));
+		fold(&spared->live, spared->total, now_ns);
+	}
+	spared->active = is_recent(spared->taken_ns, now_ns) && host_bytes_ok(agent);
+	if (!spared->active)
+		return;
+	spared->others = agent->source;
+	set_psi(&spared->others, &spared->live, now_ns);
+}
+
+const struct host_source *spared_source(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+{
+	struct spared *spared = &agent->spared;
+	struct stall_time total = spared->total;
+
+	/* The host's own view has it all. */
+	if (!spared->active || !av->total_known)
+		return &agent->source;
+	if (!is_recent(av->taken_ns, now_ns))
+		return &spared->others;
+	/* Its own is not taken off. */
+	if (agent->source.psi_was_read) {
+		total.some_us += av->taken.some_us;
+		total.full_us += av->taken.full_us;
+		fold(&av->live, total, now_ns);
+	}
+	spared->own = agent->source;
+	set_psi(&spared->own, &av->live, now_ns);
+	return &spared->own;
+}

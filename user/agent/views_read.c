@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which views have their group's files read in a look. To read a group costs some 20 us and a look
+ * may find a thousand of them, of which hardly any has changed. So a look reads those that may
+ * have: named by a kernel record, asked for by an engine, raised by its own bytes, or with so
+ * little room that what the whole host allocated since could have filled half of it. Beside them
+ * the next few in turn, for what no event tells (a limit that is set, memory that is freed): where
+ * there are no more than those few, every look reads them all.
+ */
+#include "agent/agent.h"
+#include "agent/views.h"
+#include "host/vmstat.h"
+
+#include <unistd.h>
+
+#define TURN_VIEWS 32
+/* A group that stalled so lately stalls on: its time is taken off the host's at each read of it. */
+#define STALLING_NS 2000000000ull
+
+void views_name(struct agent *agent, uint64_t cgroup_id)
+{
+	struct named_groups *named = &agent->named;
+
+	if (!cgroup_id)
+		return;
+	for (unsigned i = 0; i < named->n; i++)
+		if (named->id[i] == cgroup_id)
+			return;
+	if (named->n < NAMED_GROUPS_MAX)
+		named->id[named->n++] = cgroup_id;
+	else
+		named->too_many = true;
+}
+
+static bool is_named(const struct named_groups *named, const struct agent_view *av)
+{
+	for (unsigned i = 0; i < named->n; i++)
+		if (signals_within(av->view.group, named->id[i]))
+			return true;
+	return named->too_many;
+}
+
+/* Where it cannot be read, as if everything had changed. */
+static void read_churn(struct agent *agent, uint64_t now_ns)
+{
+	char text[VMSTAT_TEXT_BYTES];
+	uint64_t pages;
+	size_t len;
+
+	if (host_file_read(&agent->vmstat, agent->procfs_fd, "vmstat", now_ns, text, sizeof(text),
+			   &len) ||
+	    vmstat_churn(text, len, &pages))
+		agent->churn_bytes = UINT64_MAX;
+	else
+		agent->churn_bytes = pages * (uint64_t)getpagesize();
+}
+
+static bool is_due(const struct agent *agent, const struct agent_view *av, uint64_t now_ns)
+{
+	const struct view *view = &av->view;
+	uint64_t slack_bytes = view_group_slack_bytes(view, &agent->config);
+
+	if (av->read_ns == now_ns)
+		return false;
+	if (av->fresh || is_named(&agent->named, av))
+		return true;
+	if (agent->source.psi_was_read && av->taken_ns && now_ns - av->taken_ns < STALLING_NS)
+		return true;
+	if (slack_bytes != UINT64_MAX && agent->churn_bytes - av->churn_bytes >= slack_bytes / 2)
+		return true;
+	return view->ext.reasons & (PN_REASON_CGROUP | PN_REASON_HELD) &&
+	       now_ns - av->read_ns >= SCHEDULE_RAISED_NS;
+}
+
+void views_read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+{
+	view_read(&av->view, &agent->source, now_ns);
+	av->read_ns = now_ns;
+	av->churn_bytes = agent->churn_bytes;
+	spared_take(agent, av, now_ns);
+}
+
+static struct agent_view *next_in_turn(const struct agent *agent, const struct agent_view *av)
+{
+	return av && av->next ? av->next : agent->views;
+}
+
+void views_read(struct agent *agent, uint64_t now_ns)
+{
+	unsigned turns = agent->n_views;
+
+	if (agent->n_views > TURN_VIEWS) {
+		read_churn(agent, now_ns);
+		for (struct agent_view *av = agent->views; av; av = av->next)
+			if (is_due(agent, av, now_ns))
+				views_read_one(agent, av, now_ns);
+		turns = TURN_VIEWS;
+	}
+	while (turns--) {
+		agent->turn = next_in_turn(agent, agent->turn);
+		if (agent->turn->read_ns != now_ns)
+			views_read_one(agent, agent->turn, now_ns);
+	}
+	agent->named.n = 0;
+	agent->named.too_many = false;
+}

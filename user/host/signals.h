@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the agent asks of a reader of pn_host_signals.h beyond what engines do. Linux only. */
+#ifndef PNMEM_HOST_SIGNALS_H
+#define PNMEM_HOST_SIGNALS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pn_host_signals.h"
+
+/* From here on the group that the process was in at the last read is meant (cgroup_pin). */
+void signals_pin(pn_host_signals *hs);
+
+/* Is the group with this id (its folder's inode number) the own one or one of its ancestors? */
+bool signals_within(const pn_host_signals *hs, uint64_t cgroup_id);
+
+#endif
