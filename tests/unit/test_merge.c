@@ -46,6 +46,7 @@ static void setup_init(struct setup *t)
 
 static pn_mem_level look(struct setup *t)
 {
+	t->in.n_dies = die_table_count(&t->dies);
 	return merge_look(&t->carry, &t->config, &t->in, &t->state, &t->ext);
 }
 

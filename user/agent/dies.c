@@ -269,6 +269,7 @@ static void give(const struct dies *dies, struct agent_view *av)
 			for (int i = 0; i < e->pushes.count; i++)
 				if ((e->pushes.push[i].index < 0) == by_id)
 					die_table_push(table, &e->pushes.push[i]);
+	view_dies_changed(&av->view);
 }
 
 void dies_engine(struct agent *agent, int pid)
@@ -382,11 +383,16 @@ bool dies_look(struct agent *agent, uint64_t now_ns)
 	if (dies->has_integrated)
 		set_integrated(dies);
 	changed = dies->changed;
-	for (struct agent_view *av = agent->views; av; av = av->next)
-		if (changed || av->fresh)
-			give(dies, av);
 	dies->changed = false;
+	for (struct agent_view *av = changed ? agent->views : NULL; av; av = av->next)
+		give(dies, av);
 	return changed;
+}
+
+void dies_give(struct agent *agent, struct agent_view *av)
+{
+	if (agent->dies)
+		give(agent->dies, av);
 }
 
 static const char *get_env(const char *name)

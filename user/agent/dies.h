@@ -26,6 +26,9 @@ void dies_close(struct agent *agent);
  */
 bool dies_look(struct agent *agent, uint64_t now_ns);
 
+/* Gives a new view its dies. */
+void dies_give(struct agent *agent, struct agent_view *av);
+
 /*
  * A push from one engine (owner is its client, as a name only); the caller then looks. Returns the
  * die's place in the view, 0 for one that was taken back, or -errno: as die_pushes_set, -ENOMEM,

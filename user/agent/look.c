@@ -36,7 +36,7 @@ static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, c
 	if (state == PN_SRC_STALE)
 		log_line(LOG_WARNING, "%s cannot be read (%s): its last good value stays in use",
 			 name, strerror(-sample->source_err[src]));
-	else if (state == PN_SRC_GONE)
+	else if (state == PN_SRC_GONE && src == PN_SRC_CGROUP)
 		log_line(LOG_NOTICE, "%s: the group was removed, its engines go by the host's",
 			 name);
 	else if (state == PN_SRC_UNSUPPORTED)

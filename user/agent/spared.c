@@ -104,6 +104,11 @@ void spared_look(struct agent *agent, bool all, uint64_t now_ns)
 			u64_max(spared->total.full_us,
 				u64_sub(host->psi_full_total_us, spared->taken.full_us));
 		fold(&spared->live, spared->total, now_ns);
+		if (!is_recent(spared->taken_ns, now_ns)) {
+			/* The same as the host's, which follows the kernel's averages. */
+			spared->live.some_pct = agent->source.live.some_pct;
+			spared->live.full_pct = agent->source.live.full_pct;
+		}
 	}
 	spared->active = is_recent(spared->taken_ns, now_ns) && host_bytes_ok(agent);
 	if (!spared->active)

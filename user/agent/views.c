@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/dies.h"
 #include "host/cgroup_files.h"
 #include "host/clock.h"
 
@@ -178,6 +179,7 @@ int views_get(struct agent *agent, int pid, struct agent_view **ret)
 			view_free(av);
 			return -EAGAIN;
 		}
+		dies_give(agent, av);
 		av->next = agent->views->next;
 		agent->views->next = av;
 		agent->n_views++;

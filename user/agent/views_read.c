@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-#define TURN_VIEWS 32
+#define TURN_VIEWS 16
 /* A group that stalled so lately stalls on: its time is taken off the host's at each read of it. */
 #define STALLING_NS 2000000000ull
 

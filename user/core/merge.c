@@ -122,14 +122,23 @@ static uint8_t worse_source(uint8_t a, uint8_t b)
 	return rank[a] > rank[b] ? a : b;
 }
 
-/* The publisher's ext is used again and again: a die that is gone must leave nothing behind. */
-static void clear_dies(pn_mem_ext *ext)
+/*
+ * The publisher's ext is used again and again: a die that is gone must leave nothing behind. One
+ * that is absent has nothing.
+ */
+static void clear_dies(int n_in_state, uint32_t n_more, pn_mem_ext *ext)
 {
-	memset(ext->die_sample_ns, 0, sizeof(ext->die_sample_ns));
-	memset(ext->die_uuid, 0, sizeof(ext->die_uuid));
-	memset(ext->die_pci, 0, sizeof(ext->die_pci));
-	memset(ext->die_state, 0, sizeof(ext->die_state));
-	memset(ext->more_die, 0, sizeof(ext->more_die));
+	for (int i = n_in_state; i < PN_MEM_MAX_DIES; i++) {
+		if (ext->die_state[i] == PN_SRC_ABSENT)
+			continue;
+		ext->die_sample_ns[i] = 0;
+		ext->die_state[i] = PN_SRC_ABSENT;
+		memset(ext->die_uuid[i], 0, sizeof(ext->die_uuid[i]));
+		memset(ext->die_pci[i], 0, sizeof(ext->die_pci[i]));
+	}
+	for (uint32_t i = n_more; i < ext->n_more_dies; i++)
+		memset(&ext->more_die[i], 0, sizeof(ext->more_die[i]));
+	ext->n_more_dies = n_more;
 }
 
 static void put_die(const struct die *die, uint8_t source_state, int i, pn_mem_state *state,
@@ -158,15 +167,14 @@ static void put_more_die(const struct die *die, uint8_t source_state, pn_mem_die
 static void merge_dies(struct verdict *v, const struct merge_input *in, pn_mem_state *state,
 		       pn_mem_ext *ext)
 {
-	int count = die_table_count(in->dies), n_in_state = count;
+	int count = in->n_dies, n_in_state = count;
 	uint64_t newest_ns = 0;
 	uint8_t worst = PN_SRC_ABSENT;
 
 	if (n_in_state > PN_MEM_MAX_DIES)
 		n_in_state = PN_MEM_MAX_DIES;
-	clear_dies(ext);
+	clear_dies(n_in_state, (uint32_t)(count - n_in_state), ext);
 	state->n_dies = n_in_state;
-	ext->n_more_dies = (uint32_t)(count - n_in_state);
 	for (int i = 0; i < count; i++) {
 		const struct die *die = &in->dies->die[i];
 		uint8_t source_state = die_source_state(die, in->now_ns);

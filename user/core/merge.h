@@ -22,6 +22,7 @@ struct merge_input {
 	double live_some_pct;         /* as psi_live_shown() */
 	double live_full_pct;
 	const struct die_table *dies;
+	int n_dies; /* die_table_count() of them */
 };
 
 /* What is carried from look to look, one for each publisher's page. All zero is the start. */

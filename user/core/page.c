@@ -23,6 +23,9 @@ uint64_t page_seq_floor(uint64_t now_ns)
 	return now_ns / 1000 * 2;
 }
 
+#define MORE_DIES_AT  offsetof(pn_mem_ext, more_die)
+#define MORE_DIES_END (MORE_DIES_AT + sizeof(((pn_mem_ext *)0)->more_die))
+
 static void store_words(uint64_t *to, const void *from, size_t bytes)
 {
 	for (size_t i = 0; i < bytes / 8; i++) {
@@ -75,6 +78,41 @@ static inline void load_words(void *to, const void *shared, size_t bytes)
 	}
 }
 
+/*
+ * Dies beyond the first 16 are rare and a third of the extension: only those that there are are
+ * stored and loaded. n_more is what the writer says, or what was read while it may be writing.
+ */
+static size_t more_dies_bytes(uint32_t n_more)
+{
+	return (n_more < PN_MEM_MORE_DIES ? n_more : PN_MEM_MORE_DIES) * sizeof(pn_mem_die);
+}
+
+static void store_ext(uint64_t *to, const pn_mem_ext *ext)
+{
+	store_words(to, ext, MORE_DIES_AT + more_dies_bytes(ext->n_more_dies));
+	store_words(to + MORE_DIES_END / 8, (const char *)ext + MORE_DIES_END,
+		    sizeof(*ext) - MORE_DIES_END);
+}
+
+/* ext_bytes: of the writer's, at most ours. What it does not have is 0. */
+static inline void load_ext(pn_mem_ext *ret, const char *shared, size_t ext_bytes)
+{
+	char *to = (char *)ret;
+	size_t more_bytes;
+
+	if (ext_bytes < MORE_DIES_END) {
+		memset(ret, 0, sizeof(*ret));
+		load_words(to, shared, ext_bytes < MORE_DIES_AT ? ext_bytes : MORE_DIES_AT);
+		ret->n_more_dies = 0;
+		return;
+	}
+	load_words(to, shared, MORE_DIES_AT);
+	more_bytes = more_dies_bytes(ret->n_more_dies);
+	load_words(to + MORE_DIES_AT, shared + MORE_DIES_AT, more_bytes);
+	memset(to + MORE_DIES_AT + more_bytes, 0, sizeof(*ret) - MORE_DIES_AT - more_bytes);
+	load_words(to + MORE_DIES_END, shared + MORE_DIES_END, ext_bytes - MORE_DIES_END);
+}
+
 void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext, uint64_t min_seq)
 {
 	uint64_t seq = atomic_load_explicit(&page->seq, memory_order_relaxed);
@@ -89,7 +127,7 @@ void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
 	atomic_store_explicit(&page->seq, k * 2 + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	store_words((uint64_t *)&copy->state, state, sizeof(*state));
-	store_words((uint64_t *)&copy->ext, ext, sizeof(*ext));
+	store_ext((uint64_t *)&copy->ext, ext);
 	atomic_store_explicit(&page->seq, state->seq, memory_order_release);
 	atomic_store_explicit(&page->heartbeat_ns, ext->publish_ns, memory_order_relaxed);
 }
@@ -162,7 +200,7 @@ int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext 
 		if (ret_state)
 			load_words(ret_state, copy, sizeof(*ret_state));
 		if (ret_ext)
-			load_words(ret_ext, copy + ext_offset, ext_bytes);
+			load_ext(ret_ext, copy + ext_offset, ext_bytes);
 		atomic_thread_fence(memory_order_acquire);
 		/* Whole unless the writer has begun to fill this very copy again. */
 		moved = atomic_load_explicit(&view->page->seq, memory_order_relaxed) -
@@ -171,8 +209,6 @@ int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext 
 			continue;
 		if (ret_state)
 			force_ranges(ret_state);
-		if (ret_ext && ext_bytes < sizeof(*ret_ext))
-			memset((char *)ret_ext + ext_bytes, 0, sizeof(*ret_ext) - ext_bytes);
 		if (ret_ext)
 			force_ext_ranges(ret_ext);
 		return 0;

@@ -22,6 +22,15 @@ static void bump_and_wake(_Atomic uint32_t *word)
 	futex_wake(word, FUTEX_WAKE_ANY);
 }
 
+void view_dies_changed(struct view *view)
+{
+	view->n_dies = die_table_count(&view->dies);
+	/* Only a hint beside the snapshot: an engine alone on a die reads whole snapshots as they
+	 * are. */
+	atomic_store_explicit(&view->page->shared_used, die_table_shared(&view->dies),
+			      memory_order_relaxed);
+}
+
 void view_read(struct view *view, const struct host_source *source, uint64_t now_ns)
 {
 	unsigned what = PN_HOST_READ_CGROUP | (source->psi_was_read ? PN_HOST_READ_CGROUP_PSI : 0u);
@@ -39,6 +48,7 @@ void view_publish(struct view *view, const struct host_source *source,
 		.live_some_pct = source->live_some_pct,
 		.live_full_pct = source->live_full_pct,
 		.dies = &view->dies,
+		.n_dies = view->n_dies,
 	};
 	uint32_t changes_before = view->carry.level_changes;
 
@@ -46,10 +56,6 @@ void view_publish(struct view *view, const struct host_source *source,
 	view->ext.event_ns = event_ns;
 	view->ext.publishes++;
 	view->ext.publish_ns = clock_now_ns();
-	/* Only a hint beside the snapshot: an engine alone on a die reads whole snapshots as they
-	 * are. */
-	atomic_store_explicit(&view->page->shared_used, die_table_shared(&view->dies),
-			      memory_order_relaxed);
 	page_publish(view->page, &view->state, &view->ext,
 		     first ? page_seq_floor(view->ext.publish_ns) : 0);
 	if (view->carry.level_changes != changes_before)

@@ -20,7 +20,8 @@ struct view {
 	struct page *page; /* the owner's, writable */
 	pn_host_signals *group;
 	pn_host_sample sample;
-	struct die_table dies;
+	struct die_table dies; /* whoever changes it calls view_dies_changed */
+	int n_dies;
 	struct merge_state carry;
 	pn_mem_state state; /* as last published */
 	pn_mem_ext ext;     /* the owner sets mode and counters before a look */
@@ -28,6 +29,9 @@ struct view {
 
 /* pid: whose cgroup (0 the caller's, -1 none). The page is initialised. 0 or -errno. */
 int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_fd, int pid);
+
+/* The table of dies is another one: counts it, for every publish from here on. */
+void view_dies_changed(struct view *view);
 
 /* Reads the group's files: its pressure only if the source's was read in the same look. */
 void view_read(struct view *view, const struct host_source *source, uint64_t now_ns);

@@ -144,6 +144,7 @@ static void lay_pushes(void)
 		for (int i = 0; i < w.pushes.count; i++)
 			if ((w.pushes.push[i].index < 0) == by_id)
 				die_table_push(&w.view.dies, &w.pushes.push[i]);
+	view_dies_changed(&w.view);
 }
 
 /* One push to the agent. Returns its place there or -errno. */
