@@ -65,6 +65,12 @@ typedef enum {
 	PN_WAIT_SNAPSHOT = 1, /* a snapshot newer than the one seen */
 } pn_memwatch_wait_t;
 
+/* What pn_memwatch_wait_at waits for: a level of this or higher, or of this or lower. */
+typedef enum {
+	PN_AT_LEAST = 0,
+	PN_AT_MOST = 1,
+} pn_memwatch_at_t;
+
 /* State of a kernel hook, see pn_memwatch_hooks. */
 enum {
 	PN_HOOK_ACTIVE = 0,  /* loaded, attached, in use */
@@ -125,6 +131,17 @@ PN_API int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, u
 			    pn_mem_state *ret);
 
 /*
+ * Sleeps until the level is at least, or at most, the one given; returns at once if it is. An
+ * engine that only cares about CRITICAL waits for (PN_AT_LEAST, PN_MEM_LEVEL_CRITICAL), and then
+ * for (PN_AT_MOST, PN_MEM_LEVEL_TIGHT), and sleeps through every change on either side of that
+ * line. deadline_ns and *ret as above. A level that got there and left again while this thread was
+ * not scheduled is not reported. Returns 0; -ETIMEDOUT; -EINVAL (no such level); -ENODATA if not
+ * running; -ESHUTDOWN if stopped meanwhile.
+ */
+PN_API int pn_memwatch_wait_at(pn_memwatch_at_t at, pn_mem_level level, uint64_t deadline_ns,
+			       pn_mem_state *ret);
+
+/*
  * An eventfd (non-blocking, close-on-exec) for an engine's own event loop: it becomes readable
  * on every level change. One per process, owned by the watch, the same number until
  * pn_memwatch_stop closes it; several changes coalesce into one. The first call starts a thread
@@ -132,6 +149,12 @@ PN_API int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, u
  * in pn_memwatch_read).
  */
 PN_API int pn_memwatch_fd(void);
+
+/*
+ * The same for one threshold: readable when the level has risen to this one or above, or fallen
+ * below it. One descriptor for each level, WATCH to CRITICAL. Also -EINVAL: another level.
+ */
+PN_API int pn_memwatch_fd_at(pn_mem_level level);
 
 /*
  * Where the library's few messages go, one line each without a newline: a bad environment
@@ -203,6 +226,52 @@ PN_API int pn_memwatch_hooks(pn_hook_status *ret, size_t max);
  * pn_memwatch_hooks.
  */
 PN_API int pn_memwatch_dies(pn_hook_status *ret, size_t max);
+
+/* The agent's counters. */
+#define PN_AGENT_UIDS_MAX 16
+
+typedef struct {
+	uint32_t uid;
+	uint32_t clients; /* connected now */
+	uint64_t refused; /* connects that were over this user's limits, while it has had clients */
+} pn_agent_uid;
+
+typedef struct {
+	uint64_t uptime_ns;
+	uint64_t looks;       /* times it looked at its sources */
+	uint64_t publishes;   /* of the host's own page: one for each look */
+	uint64_t wakeups;     /* times its loop woke up */
+	uint64_t events;      /* kernel records */
+	uint64_t event_drops; /* kernel records lost */
+	uint64_t accepted;    /* clients taken, those that have gone included */
+	uint64_t refused;     /* connects turned away: over a limit, in all or of a user */
+	uint64_t dropped;     /* clients dropped for what they sent, or for not taking replies */
+	uint64_t requests;
+	uint64_t told;        /* EVENT messages sent to subscribers */
+	uint32_t clients;     /* connected now */
+	uint32_t subscribers; /* of them */
+	uint32_t views;       /* pages: one for each cgroup with clients, and the host's own */
+	uint32_t uids;        /* users with clients */
+	uint32_t uid_count;   /* entries of uid[]: all that there is room for; for a caller that is
+				 not root its own alone */
+	uint32_t reserved;
+	pn_agent_uid uid[PN_AGENT_UIDS_MAX];
+} pn_agent_stats;
+
+/*
+ * The counters of the agent that this process is attached to. 0; -ENODATA: not running, or
+ * polling; -EOPNOTSUPP: an agent from before there were any; -ENOTCONN: it went away just now.
+ */
+PN_API int pn_memwatch_stats(pn_agent_stats *ret);
+
+/*
+ * The snapshot that the engines of another process's cgroup see, for root: one look now, over a
+ * connection of its own, whether or not this process's watch runs. pid is one of the agent's pid
+ * namespace; either pointer may be NULL. Returns 0; -EPERM (not root); -ESRCH (no such process);
+ * -EOPNOTSUPP (an older agent); -ENOENT, -ECONNREFUSED, -EACCES, -EAGAIN (no agent, or no answer
+ * within a second); another -errno. Any thread; without the agent there is nothing to fall back to.
+ */
+PN_API int pn_memwatch_read_of(int pid, pn_mem_state *ret_state, pn_mem_ext *ret_ext);
 
 /* "OK", "WATCH", "TIGHT", "CRITICAL", or "?" for anything else. */
 PN_API const char *pn_mem_level_name(pn_mem_level level);

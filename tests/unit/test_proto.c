@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Message checks: every length, type and version that is not one of ours is refused. */
+/* Message checks: every length, type and version that is not one of ours is refused, and what a
+ * later version appends is none of our business. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +24,9 @@ static void test_requests(void **state)
 		{ PROTO_SET_DIE, sizeof(struct proto_set_die) },
 		{ PROTO_SET_DIE_ID, sizeof(struct proto_set_die_id) },
 		{ PROTO_DIES, sizeof(struct proto_header) },
+		{ PROTO_STATS, sizeof(struct proto_header) },
+		{ PROTO_SUBSCRIBE, sizeof(struct proto_subscribe) },
+		{ PROTO_VIEW_OF, sizeof(struct proto_view_of) },
 	};
 	char packet[256] = { 0 };
 
@@ -32,9 +36,19 @@ static void test_requests(void **state)
 
 			memcpy(packet, &h, sizeof(h));
 			assert_int_equal(proto_check_request(packet, bytes),
-					 bytes == good[i].bytes ? 0 : -EBADMSG);
+					 bytes >= good[i].bytes ? 0 : -EBADMSG);
 		}
 	}
+}
+
+/* The end of a long packet need not be there to be checked, but there is a limit to it. */
+static void test_length_limit(void **state)
+{
+	struct proto_header h = proto_header_make(PROTO_HELLO, PROTO_REQUEST_MAX_BYTES, 1);
+
+	assert_int_equal(proto_check_request(&h, PROTO_REQUEST_MAX_BYTES), 0);
+	h.size_bytes++;
+	assert_int_equal(proto_check_request(&h, PROTO_REQUEST_MAX_BYTES + 1), -EBADMSG);
 }
 
 static void test_refusals(void **state)
@@ -60,6 +74,7 @@ static void test_refusals(void **state)
 static void test_replies(void **state)
 {
 	struct proto_header ack = proto_header_make(PROTO_ACK, sizeof(ack), 7), h;
+	struct proto_welcome welcome = { .header = proto_header_make(PROTO_WELCOME, 48, 7) };
 
 	assert_int_equal(proto_check_reply(&ack, sizeof(ack), PROTO_ACK, sizeof(ack), 7), 0);
 	assert_int_equal(proto_check_reply(&ack, sizeof(ack), PROTO_ACK, sizeof(ack), 8), -EBADMSG);
@@ -69,14 +84,25 @@ static void test_replies(void **state)
 	h = ack;
 	h.status = -EINVAL;
 	assert_int_equal(proto_check_reply(&h, sizeof(h), PROTO_WELCOME, 48, 7), -EINVAL);
+	h.version++; /* also that of an agent of another version */
+	assert_int_equal(proto_check_reply(&h, sizeof(h), PROTO_WELCOME, 48, 7), -EINVAL);
+	h.status = 0;
+	assert_int_equal(proto_check_reply(&h, sizeof(h), PROTO_ACK, sizeof(h), 7), -EBADMSG);
+	h = ack;
 	h.status = 5; /* a status is 0 or negative */
 	assert_int_equal(proto_check_reply(&h, sizeof(h), PROTO_ACK, sizeof(h), 7), -EBADMSG);
+	/* A longer one is good, if it says so itself; a shorter one is not. */
+	assert_int_equal(proto_check_reply(&welcome, 48, PROTO_WELCOME, 48, 7), 0);
+	assert_int_equal(proto_check_reply(&welcome, 48, PROTO_WELCOME, 40, 7), 0);
+	assert_int_equal(proto_check_reply(&welcome, 48, PROTO_WELCOME, 56, 7), -EBADMSG);
+	assert_int_equal(proto_check_reply(&welcome, 56, PROTO_WELCOME, 48, 7), -EBADMSG);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_requests),
+		cmocka_unit_test(test_length_limit),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_replies),
 	};

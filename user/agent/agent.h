@@ -97,10 +97,10 @@ struct agent {
 void agent_look(struct agent *agent, bool force);
 
 /*
- * The same because an engine asked: its view's group is read and its view published whatever
- * else; the others only if there was no look for all of them in the last 10 ms, or a level moved.
+ * The same because engines asked: their views (agent_view.asked) are read and published; the
+ * others only if there was no look for all of them in the last 10 ms, or a level moved.
  */
-void agent_look_for(struct agent *agent, struct agent_view *av, bool force);
+void agent_look_asked(struct agent *agent, bool force);
 
 /* wake.c: the hooks, or the best substitute for them: there always is one. */
 void wake_open(struct agent *agent);
@@ -132,9 +132,9 @@ bool views_has(const struct agent *agent, const struct agent_view *view, int pid
 /* views_read.c: a kernel record is about this group. Bounded work; the next look makes use of it.
  */
 void views_name(struct agent *agent, uint64_t cgroup_id);
-/* Reads the groups that may have changed, or just this one. After the host's source. */
-void views_read(struct agent *agent, uint64_t now_ns);
-void views_read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns);
+/* Reads the groups that may have changed, or (all: false) just those of the engines that asked.
+ * After the host's source. */
+void views_read(struct agent *agent, bool all, uint64_t now_ns);
 
 /*
  * spared.c: told after a view's group was read, and once in each look after that; all: whichever
@@ -147,14 +147,17 @@ const struct host_source *spared_source(struct agent *agent, struct agent_view *
 					uint64_t now_ns);
 
 /*
- * serve.c: the socket and its clients. Opening takes the path, so that a second agent ends before
- * it does anything else; engines can connect only once the agent listens, when all is ready. Both
- * log what went wrong. 0 or -errno.
+ * serve.c: the clients. Opening takes the socket's path (socket.c), so that a second agent ends
+ * before it does anything else; engines can connect only once the agent listens, when all is ready.
+ * Both log what went wrong. 0 or -errno.
  */
 int server_open(struct agent *agent);
 int server_listen(struct agent *agent);
 /* Drops clients that have moved to another cgroup; a few of them a call. */
 void server_follow(struct agent *agent);
 void server_close(struct agent *agent);
+
+/* subscribe.c: tells subscribers of levels that changed in the look that was just published. */
+void server_tell(struct agent *agent);
 
 #endif

@@ -138,17 +138,16 @@ static bool publish(struct agent *agent, struct agent_view *av,
 	set_counters(agent, counters, &view->ext);
 	view_publish(view, spared_source(agent, av, now_ns), &agent->config, now_ns,
 		     agent->event_ns, av->fresh);
-	av->fresh = false;
+	av->fresh = av->asked = false;
 	log_sources(agent, av);
 	return view->carry.level_changes != changes_before;
 }
 
-/* asking: the view of the engine that asked, NULL if none did. */
-static void look(struct agent *agent, struct agent_view *asking, bool force)
+static void look(struct agent *agent, bool force, bool asked_only)
 {
 	struct hooks_counters counters = { 0 };
 	uint64_t now_ns = clock_now_ns(), some_clock_ns = UINT64_MAX;
-	bool all;
+	bool all, moved = false;
 
 	agent->looks++;
 	if (agent->hooks_live)
@@ -158,19 +157,18 @@ static void look(struct agent *agent, struct agent_view *asking, bool force)
 		some_clock_ns = counters.some_ns;
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
 			 counters.stall_ns, some_clock_ns, force);
-	all = dies_look(agent, now_ns) || !asking || now_ns - agent->all_ns >= ALL_GAP_NS;
-	if (asking)
-		views_read_one(agent, asking, now_ns);
-	if (all)
-		views_read(agent, now_ns);
-	spared_look(agent, all, now_ns);
-	if (asking && publish(agent, asking, &counters, now_ns))
-		all = true;
-	for (struct agent_view *av = all ? agent->views : NULL; av; av = av->next)
-		if (av != asking)
-			publish(agent, av, &counters, now_ns);
+	all = dies_look(agent, now_ns) || !asked_only || now_ns - agent->all_ns >= ALL_GAP_NS;
 	if (all)
 		agent->all_ns = now_ns;
+	views_read(agent, all, now_ns);
+	spared_look(agent, all, now_ns);
+	for (struct agent_view *av = agent->views; av; av = av->next)
+		if ((all || av->asked) && publish(agent, av, &counters, now_ns))
+			moved = true;
+	/* What moved one may move the others. */
+	for (struct agent_view *av = moved && !all ? agent->views : NULL; av; av = av->next)
+		publish(agent, av, &counters, now_ns);
+	server_tell(agent);
 	agent->event_ns = 0;
 	log_sources(agent, NULL);
 	plan_next(agent, now_ns);
@@ -178,10 +176,10 @@ static void look(struct agent *agent, struct agent_view *asking, bool force)
 
 void agent_look(struct agent *agent, bool force)
 {
-	look(agent, NULL, force);
+	look(agent, force, false);
 }
 
-void agent_look_for(struct agent *agent, struct agent_view *av, bool force)
+void agent_look_asked(struct agent *agent, bool force)
 {
-	look(agent, av, force);
+	look(agent, force, true);
 }

@@ -1,54 +1,45 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The socket: takes clients, answers their requests. A request costs a bounded amount of work, a
- * client is read at most so often a second, and nothing here ever waits for one: a client that
- * does not take its reply is dropped.
+ * The clients: takes them, answers their requests. Nothing here ever waits for one. A request costs
+ * a bounded amount of work, a client is read at most so often a second, requests that need a look
+ * share one, and a client that does not take its replies is dropped. pnmem-protocol(7) says what
+ * each message is for.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
+#include "agent/clients.h"
 #include "agent/dies.h"
 #include "agent/log.h"
 #include "agent/views.h"
-#include "core/proto.h"
 #include "host/clock.h"
 
-#define CLIENTS_MAX 4096
-#define BACKLOG     512
-/* A client that asks more often than this is heard again when the second is over. */
-#define REQUESTS_PER_S 2000
-#define ACCEPTS_PER_S  2000
+/* A client that asks more often is heard again when the interval is over. */
+#define REQUEST_INTERVAL_US 50000
+#define REQUESTS_MAX        100
+/* Connects in all; the wait of the others is no longer than the interval. */
+#define ACCEPT_INTERVAL_US 50000
+#define ACCEPT_ROUNDS_MAX  64
+#define ACCEPTS_A_ROUND    16
+/*
+ * Looks that read the pressure file however new its last reading is. More often, and other
+ * programs' PSI triggers starve; above it a look goes on from the last reading.
+ */
+static const struct budget_limit forced_looks = { .burst = 32, .per_s = 10 };
 /* Clients whose cgroup is looked up at each look of the timer's, a few microseconds each. */
 #define FOLLOW_CLIENTS 8
 
-struct client {
-	struct client *next, *prev;
-	struct server *server;
-	int sock;
-	int pid; /* SO_PEERCRED at connect; 0: not in our pid namespace */
-	sd_event_source *io;
-	struct agent_view *view; /* NULL before its hello */
-};
-
-struct server {
-	struct agent *agent;
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int lock_fd;
-	int sock;
-	bool bound; /* the socket file is ours to remove */
-	sd_event_source *io;
-	struct client clients; /* list head */
-	unsigned n_clients;
-	bool full_logged;
-};
+/* One look when the requests that are there already have been read, whoever asked. */
+static void want_look(struct server *server, bool forced)
+{
+	server->look_forced |= forced;
+	sd_event_source_set_enabled(server->flush, SD_EVENT_ONESHOT);
+}
 
 static void client_unlink(struct client *client)
 {
@@ -66,24 +57,29 @@ static void client_link(struct client *client)
 	head->next = client;
 }
 
+/* Not while it waits for a look: the list would keep it. */
 static void client_free(struct client *client)
 {
 	struct server *server = client->server;
 
 	client_unlink(client);
-	server->n_clients--;
+	peers_leave(&server->peers, client->peer);
+	subscription_end(client);
 	sd_event_source_disable_unref(client->io);
 	if (client->view) {
-		if (dies_forget(server->agent, client->view, client))
-			agent_look_for(server->agent, client->view, false);
+		if (dies_forget(server->agent, client->view, client)) {
+			client->view->asked = true;
+			want_look(server, false);
+		}
 		views_put(server->agent, client->view);
 	}
+	if (client->other)
+		views_put(server->agent, client->other);
 	close(client->sock);
 	free(client);
 }
 
-/* Sends a reply, with a descriptor if fd >= 0. Returns 0 or -errno: the client is to be dropped. */
-static int reply_packet(const struct client *client, const void *packet, size_t bytes, int fd)
+int client_send(const struct client *client, const void *packet, size_t bytes, int fd)
 {
 	union {
 		struct cmsghdr header;
@@ -108,47 +104,112 @@ static int reply_status(const struct client *client, const struct proto_header *
 	struct proto_header ack = proto_header_make(PROTO_ACK, sizeof(ack), request->id);
 
 	ack.status = status;
-	return reply_packet(client, &ack, sizeof(ack), -1);
+	return client_send(client, &ack, sizeof(ack), -1);
 }
 
-static int do_hello(struct client *client, const struct proto_header *request)
+/* The reply goes out once a look has been published: what the client then reads is of after it. */
+static int reply_after_look(struct client *client, const void *packet, size_t bytes, int fd,
+			    bool forced)
+{
+	struct server *server = client->server;
+
+	memcpy(&client->answer.packet, packet, bytes);
+	client->answer.bytes = bytes;
+	client->answer.fd = fd;
+	client->waits = true;
+	client->next_waiting = NULL;
+	*server->waiting_end = client;
+	server->waiting_end = &client->next_waiting;
+	want_look(server, forced);
+	return 0;
+}
+
+static int ack_after_look(struct client *client, const struct proto_header *request, bool forced)
+{
+	struct proto_header ack = proto_header_make(PROTO_ACK, sizeof(ack), request->id);
+
+	return reply_after_look(client, &ack, sizeof(ack), -1, forced);
+}
+
+/* The view of the client's own cgroup, whichever message asks for it first. 0 or -errno. */
+static int need_view(struct client *client)
 {
 	struct agent *agent = client->server->agent;
+	int r;
+
+	if (client->view)
+		return 0;
+	r = views_get(agent, client->pid, &client->view);
+	if (!r)
+		dies_engine(agent, client->pid);
+	return r;
+}
+
+static int reply_welcome(struct client *client, const struct proto_header *request,
+			 struct agent_view *view)
+{
 	struct proto_welcome welcome = {
 		.header = proto_header_make(PROTO_WELCOME, sizeof(welcome), request->id),
 		.page_bytes = PAGE_BYTES,
 		.agent_pid = (uint32_t)getpid(),
 		.agent_version = PNMEM_VERSION,
 	};
-	int r;
 
-	if (!client->view) {
-		r = views_get(agent, client->pid, &client->view);
-		if (r)
-			return reply_status(client, request, r);
-		dies_engine(agent, client->pid);
-	}
 	/*
 	 * Fresh, so that an engine which comes from its own poll does not go back in time; nor in
 	 * seq, where other engines have kept this view since before that poll.
 	 */
-	client->view->fresh = true;
-	agent_look_for(agent, client->view, false);
-	return reply_packet(client, &welcome, sizeof(welcome), client->view->memfd);
+	view->fresh = view->asked = true;
+	return reply_after_look(client, &welcome, sizeof(welcome), view->memfd, false);
 }
 
-/* Published before it is acknowledged. Returns the die's place or -errno. */
-static int take_push(struct client *client, struct die_push *push)
+static int do_hello(struct client *client, const struct proto_header *request)
+{
+	int r = need_view(client);
+
+	return r ? reply_status(client, request, r) : reply_welcome(client, request, client->view);
+}
+
+/* Any process's view shows what its group and its engines do: for root alone. */
+static int do_view_of(struct client *client, const struct proto_view_of *request)
 {
 	struct agent *agent = client->server->agent;
-	int r;
+	struct agent_view *view;
+	char path[16];
+	int r = 0;
 
+	snprintf(path, sizeof(path), "%d", request->pid);
+	if (client->uid)
+		r = -EPERM;
+	else if (request->pid <= 0 || faccessat(agent->procfs_fd, path, F_OK, 0))
+		r = -ESRCH;
+	if (!r)
+		r = views_get(agent, request->pid, &view);
+	if (r)
+		return reply_status(client, &request->header, r);
+	if (client->other)
+		views_put(agent, client->other);
+	client->other = view;
+	return reply_welcome(client, &request->header, view);
+}
+
+static int do_subscribe(struct client *client, const struct proto_subscribe *request)
+{
+	int r = need_view(client);
+
+	if (!r)
+		r = subscription_set(client, request);
+	return r ? reply_status(client, &request->header, r)
+		 : ack_after_look(client, &request->header, false);
+}
+
+/* Returns the die's place or -errno. */
+static int take_push(struct client *client, struct die_push *push)
+{
 	if (!client->view)
 		return -EPROTO;
-	r = dies_push(agent, client->view, client, push);
-	if (r >= 0)
-		agent_look_for(agent, client->view, false);
-	return r;
+	client->view->asked = true;
+	return dies_push(client->server->agent, client->view, client, push);
 }
 
 static int do_set_die(struct client *client, const struct proto_set_die *request)
@@ -161,7 +222,8 @@ static int do_set_die(struct client *client, const struct proto_set_die *request
 	};
 	int r = take_push(client, &push);
 
-	return reply_status(client, &request->header, r < 0 ? r : 0);
+	return r < 0 ? reply_status(client, &request->header, r)
+		     : ack_after_look(client, &request->header, false);
 }
 
 static int do_set_die_id(struct client *client, const struct proto_set_die_id *request)
@@ -184,7 +246,53 @@ static int do_set_die_id(struct client *client, const struct proto_set_die_id *r
 	reply.place = take_push(client, &push);
 	if (reply.place < 0)
 		return reply_status(client, &request->header, reply.place);
-	return reply_packet(client, &reply, sizeof(reply), -1);
+	return reply_after_look(client, &reply, sizeof(reply), -1, false);
+}
+
+/* Users in the order in which they came, but for a caller who is not root only that one. */
+static void fill_uids(const struct client *client, pn_agent_stats *stats)
+{
+	for (const struct peer *peer = client->server->peers.list; peer; peer = peer->next) {
+		stats->uids += peer->n_clients > 0;
+		if ((client->uid && peer->uid != client->uid) ||
+		    stats->uid_count == PN_AGENT_UIDS_MAX)
+			continue;
+		stats->uid[stats->uid_count++] = (pn_agent_uid){
+			.uid = peer->uid,
+			.clients = peer->n_clients,
+			.refused = peer->refused,
+		};
+	}
+}
+
+static int do_stats(const struct client *client, const struct proto_header *request)
+{
+	const struct server *server = client->server;
+	const struct agent *agent = server->agent;
+	const pn_mem_ext *ext = &agent->views->view.ext;
+	struct proto_stats_reply reply = {
+		.header = proto_header_make(PROTO_STATS_REPLY, sizeof(reply), request->id),
+		.stats = {
+			.uptime_ns = clock_now_ns() - server->start_ns,
+			.looks = agent->looks,
+			.publishes = ext->publishes,
+			.wakeups = agent->wakeups,
+			.events = ext->events,
+			.event_drops = ext->event_drops,
+			.accepted = server->accepted,
+			.refused = server->refused,
+			.dropped = server->dropped,
+			.requests = server->requests,
+			.told = server->told,
+			.clients = server->peers.n_clients,
+			.subscribers = server->n_subscribers,
+		},
+	};
+
+	for (const struct agent_view *av = agent->views; av; av = av->next)
+		reply.stats.views++;
+	fill_uids(client, &reply.stats);
+	return client_send(client, &reply, sizeof(reply), -1);
 }
 
 static int do_dies(struct client *client, const struct proto_header *request)
@@ -194,7 +302,7 @@ static int do_dies(struct client *client, const struct proto_header *request)
 	};
 
 	reply.count = (uint32_t)dies_report(client->server->agent, reply.line, PROTO_DIES_MAX);
-	return reply_packet(client, &reply, sizeof(reply), -1);
+	return client_send(client, &reply, sizeof(reply), -1);
 }
 
 static int do_hooks(struct client *client, const struct proto_header *request)
@@ -206,20 +314,21 @@ static int do_hooks(struct client *client, const struct proto_header *request)
 
 	if (hooks)
 		reply.count = (uint32_t)hooks_report(hooks, reply.hook, PROTO_HOOKS_MAX);
-	return reply_packet(client, &reply, sizeof(reply), -1);
+	return client_send(client, &reply, sizeof(reply), -1);
 }
 
 /* Returns 0, or -errno: the client is to be dropped. */
-static int handle(struct client *client, const union proto_request *request, size_t bytes)
+static int handle(struct client *client, const union proto_request *request, size_t packet_bytes)
 {
-	int r = proto_check_request(request, bytes);
+	int r = proto_check_request(request, packet_bytes);
 
 	if (r == -EBADMSG)
 		return r;
-	if (r) {
-		reply_status(client, &request->header, r);
-		return r;
-	}
+	client->server->requests++;
+	/* Of another version, or one that we do not know yet: told so, and welcome to ask for less.
+	 */
+	if (r)
+		return reply_status(client, &request->header, r);
 	switch (request->header.type) {
 	case PROTO_HELLO:
 		return do_hello(client, &request->header);
@@ -231,29 +340,71 @@ static int handle(struct client *client, const union proto_request *request, siz
 		return do_hooks(client, &request->header);
 	case PROTO_DIES:
 		return do_dies(client, &request->header);
+	case PROTO_SUBSCRIBE:
+		return do_subscribe(client, &request->subscribe);
+	case PROTO_STATS:
+		return do_stats(client, &request->header);
+	case PROTO_VIEW_OF:
+		return do_view_of(client, &request->view_of);
 	default: /* PROTO_POLL_NOW */
 		if (client->view)
-			agent_look_for(client->server->agent, client->view, true);
-		else
-			agent_look(client->server->agent, true);
-		return reply_status(client, &request->header, 0);
+			client->view->asked = true;
+		return ack_after_look(client, &request->header, true);
 	}
 }
 
 static int on_client(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct client *client = userdata;
-	struct {
-		union proto_request request;
-		char more; /* a longer packet shows by filling this too */
-	} packet;
+	union proto_request request = { 0 }; /* what a shorter one does not have is 0 */
 	ssize_t n;
 
-	n = recv(fd, &packet, sizeof(packet), MSG_DONTWAIT);
+	if (client->waits) {
+		client->paused = true;
+		return sd_event_source_set_enabled(source, SD_EVENT_OFF);
+	}
+	subscription_check(client);
+	/* No room for descriptors: the kernel closes what is sent along. The length is the whole
+	 * packet's. */
+	n = recv(fd, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n <= 0 || handle(client, &packet.request, (size_t)n))
-		client_free(client);
+	if (n > 0 && !handle(client, &request, (size_t)n)) {
+		subscription_request_read(client);
+		return 0;
+	}
+	client->server->dropped += n > 0;
+	client_free(client);
+	return 0;
+}
+
+/* The look that requests wait for, and their replies. */
+static int on_flush(sd_event_source *source, void *userdata)
+{
+	struct server *server = userdata;
+	bool forced = server->look_forced &&
+		      budget_take(&server->forced_looks, &forced_looks, clock_now_ns());
+	struct client *client = server->waiting, *next;
+
+	server->look_forced = false;
+	agent_look_asked(server->agent, forced);
+	server->waiting = NULL;
+	server->waiting_end = &server->waiting;
+	for (; client; client = next) {
+		const struct answer *answer = &client->answer;
+
+		next = client->next_waiting;
+		client->waits = false;
+		if (client_send(client, &answer->packet, answer->bytes, answer->fd)) {
+			server->dropped++;
+			client_free(client);
+			continue;
+		}
+		subscription_check(client);
+		if (client->paused)
+			sd_event_source_set_enabled(client->io, SD_EVENT_ON);
+		client->paused = false;
+	}
 	return 0;
 }
 
@@ -270,12 +421,12 @@ void server_follow(struct agent *agent)
 
 		client_unlink(client);
 		client_link(client);
-		if (client->view && !views_has(agent, client->view, client->pid))
+		if (client->view && !client->waits && !views_has(agent, client->view, client->pid))
 			client_free(client);
 	}
 }
 
-static int client_new(struct server *server, int sock)
+int server_take_client(struct server *server, int sock)
 {
 	struct client *client = calloc(1, sizeof(*client));
 	struct ucred cred = { 0 };
@@ -284,21 +435,25 @@ static int client_new(struct server *server, int sock)
 
 	if (!client)
 		return -ENOMEM;
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len)) {
-		r = -errno;
-		goto fail;
-	}
-	r = sd_event_add_io(server->agent->event, &client->io, sock, EPOLLIN, on_client, client);
-	if (r < 0)
-		goto fail;
-	/* After hooks and timers: what engines ask for never delays what the kernel tells. */
-	sd_event_source_set_priority(client->io, SD_EVENT_PRIORITY_IDLE);
-	sd_event_source_set_ratelimit(client->io, 1000000, REQUESTS_PER_S);
 	client->server = server;
 	client->sock = sock;
+	r = getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) ? -errno : 0;
+	if (!r)
+		r = peers_join(&server->peers, cred.uid, clock_now_ns(), &client->peer);
+	if (r)
+		goto fail;
+	r = sd_event_add_io(server->agent->event, &client->io, sock, EPOLLIN, on_client, client);
+	if (r < 0) {
+		peers_leave(&server->peers, client->peer);
+		goto fail;
+	}
+	/* After hooks and timers: what engines ask for never delays what the kernel tells. */
+	sd_event_source_set_priority(client->io, SD_EVENT_PRIORITY_IDLE);
+	sd_event_source_set_ratelimit(client->io, REQUEST_INTERVAL_US, REQUESTS_MAX);
 	client->pid = cred.pid;
 	client_link(client);
-	server->n_clients++;
+	client->uid = cred.uid;
+	server->accepted++;
 	return 0;
 fail:
 	free(client);
@@ -308,134 +463,61 @@ fail:
 static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct server *server = userdata;
-	int sock = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
 
-	if (sock < 0)
-		return 0;
-	r = server->n_clients < CLIENTS_MAX ? client_new(server, sock) : -EMFILE;
-	if (r) {
+	for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
+		int sock = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
+
+		if (sock < 0)
+			return 0;
+		r = server_take_client(server, sock);
+		if (!r)
+			continue;
 		close(sock);
+		server->refused++;
 		if (!server->full_logged)
 			log_line(LOG_WARNING, "an engine was turned away (%s), %u are attached",
-				 strerror(-r), server->n_clients);
+				 strerror(-r), server->peers.n_clients);
 		server->full_logged = true;
 	}
 	return 0;
 }
 
-/* The lock file decides who serves a path: held for as long as the agent lives. */
-static int take_lock(struct server *server)
-{
-	char path[sizeof(server->path) + 8];
-
-	strcpy(path, server->path);
-	strcat(path, ".lock");
-	server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (server->lock_fd < 0) {
-		log_line(LOG_ERR, "cannot create %s: %s", path, strerror(errno));
-		return -errno;
-	}
-	if (flock(server->lock_fd, LOCK_EX | LOCK_NB)) {
-		log_line(LOG_ERR, "another agent already serves %s", server->path);
-		return -EADDRINUSE;
-	}
-	return 0;
-}
-
-/* Removes what a killed agent left; anything else at the path is not ours to touch. */
-static int clear_stale(const struct server *server, const struct sockaddr_un *addr)
-{
-	struct stat st;
-	int probe, r;
-
-	if (lstat(server->path, &st))
-		return errno == ENOENT ? 0 : -errno;
-	if (!S_ISSOCK(st.st_mode)) {
-		log_line(LOG_ERR, "%s exists and is not a socket: not touching it", server->path);
-		return -EEXIST;
-	}
-	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (probe < 0)
-		return -errno;
-	r = connect(probe, (const struct sockaddr *)addr, sizeof(*addr)) ? -errno : 0;
-	close(probe);
-	if (r != -ECONNREFUSED) {
-		log_line(LOG_ERR, "%s is another program's socket: not touching it", server->path);
-		return -EADDRINUSE;
-	}
-	return unlink(server->path) ? -errno : 0;
-}
-
-static int bind_socket(struct server *server)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int r;
-
-	strcpy(addr.sun_path, server->path);
-	r = clear_stale(server, &addr);
-	if (r)
-		return r;
-	server->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (server->sock < 0 || bind(server->sock, (struct sockaddr *)&addr, sizeof(addr))) {
-		log_line(LOG_ERR, "cannot serve %s: %s", server->path, strerror(errno));
-		return -errno;
-	}
-	server->bound = true;
-	return 0;
-}
-
-/* The default's directory is on a tmpfs and may have to be made. */
-static void make_directory(const char *socket_path)
-{
-	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	char *slash;
-
-	strcpy(dir, socket_path);
-	slash = strrchr(dir, '/');
-	if (!slash || slash == dir)
-		return;
-	*slash = 0;
-	mkdir(dir, 0755); /* where it fails, creating the lock file says why */
-}
-
 int server_open(struct agent *agent)
 {
-	const char *path = agent->options->socket_path;
-	struct server *server;
+	struct server *server = calloc(1, sizeof(*server));
 	int r;
 
-	server = calloc(1, sizeof(*server));
 	if (!server)
 		return -ENOMEM;
 	agent->server = server;
 	server->agent = agent;
-	server->lock_fd = server->sock = -1;
+	server->socket = SERVED_SOCKET_NONE;
 	server->clients.next = server->clients.prev = &server->clients;
-	if (strlen(path) >= sizeof(server->path) - strlen(".lock")) {
-		log_line(LOG_ERR, "socket path too long: %s", path);
-		return -ENAMETOOLONG;
-	}
-	strcpy(server->path, path);
-	make_directory(path);
-	r = take_lock(server);
-	return r ? r : bind_socket(server);
+	server->subscribers.next = server->subscribers.prev = &server->subscribers;
+	server->waiting_end = &server->waiting;
+	server->start_ns = clock_now_ns();
+	r = sd_event_add_defer(agent->event, &server->flush, on_flush, server);
+	if (r < 0)
+		return r;
+	/* Among the clients, in turn: all that had asked when the first of a round did are in. */
+	sd_event_source_set_priority(server->flush, SD_EVENT_PRIORITY_IDLE);
+	sd_event_source_set_enabled(server->flush, SD_EVENT_OFF);
+	return socket_take(&server->socket, agent->options->socket_path);
 }
 
 int server_listen(struct agent *agent)
 {
 	struct server *server = agent->server;
-	int r;
+	int r = socket_listen(&server->socket);
 
-	/* Engines of any user may read; what they can change is their own view's dies. */
-	if (chmod(server->path, 0666) || listen(server->sock, BACKLOG)) {
-		log_line(LOG_ERR, "cannot serve %s: %s", server->path, strerror(errno));
-		return -errno;
-	}
-	r = sd_event_add_io(agent->event, &server->io, server->sock, EPOLLIN, on_connect, server);
+	if (r)
+		return r;
+	r = sd_event_add_io(agent->event, &server->io, server->socket.fd, EPOLLIN, on_connect,
+			    server);
 	if (r < 0)
 		return r;
 	sd_event_source_set_priority(server->io, SD_EVENT_PRIORITY_IDLE);
-	sd_event_source_set_ratelimit(server->io, 1000000, ACCEPTS_PER_S);
+	sd_event_source_set_ratelimit(server->io, ACCEPT_INTERVAL_US, ACCEPT_ROUNDS_MAX);
 	return 0;
 }
 
@@ -447,13 +529,10 @@ void server_close(struct agent *agent)
 		return;
 	while (server->clients.next != &server->clients)
 		client_free(server->clients.next);
+	sd_event_source_disable_unref(server->flush);
 	sd_event_source_disable_unref(server->io);
-	if (server->bound)
-		unlink(server->path);
-	if (server->sock >= 0)
-		close(server->sock);
-	if (server->lock_fd >= 0)
-		close(server->lock_fd);
+	socket_close(&server->socket);
+	peers_close(&server->peers);
 	free(server);
 	agent->server = NULL;
 }

@@ -18,6 +18,7 @@ struct agent_view {
 	struct view view;
 	int memfd;                   /* the page, sealed against everything but our own mapping */
 	bool fresh;                  /* the next publish takes over from an engine's poll */
+	bool asked;                  /* an engine waits for the next one */
 	uint8_t logged[8];           /* as agent.source_logged, for the group's sources */
 	struct memcg_events *events; /* NULL: nothing to poll */
 	unsigned n_users;            /* clients that have it */

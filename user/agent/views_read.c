@@ -62,7 +62,7 @@ static bool is_due(const struct agent *agent, const struct agent_view *av, uint6
 
 	if (av->read_ns == now_ns)
 		return false;
-	if (av->fresh || is_named(&agent->named, av))
+	if (av->asked || is_named(&agent->named, av))
 		return true;
 	if (agent->source.psi_was_read && av->taken_ns && now_ns - av->taken_ns < STALLING_NS)
 		return true;
@@ -72,7 +72,7 @@ static bool is_due(const struct agent *agent, const struct agent_view *av, uint6
 	       now_ns - av->read_ns >= SCHEDULE_RAISED_NS;
 }
 
-void views_read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+static void read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns)
 {
 	view_read(&av->view, &agent->source, now_ns);
 	av->read_ns = now_ns;
@@ -85,21 +85,27 @@ static struct agent_view *next_in_turn(const struct agent *agent, const struct a
 	return av && av->next ? av->next : agent->views;
 }
 
-void views_read(struct agent *agent, uint64_t now_ns)
+void views_read(struct agent *agent, bool all, uint64_t now_ns)
 {
 	unsigned turns = agent->n_views;
 
+	if (!all) {
+		for (struct agent_view *av = agent->views; av; av = av->next)
+			if (av->asked)
+				read_one(agent, av, now_ns);
+		return;
+	}
 	if (agent->n_views > TURN_VIEWS) {
 		read_churn(agent, now_ns);
 		for (struct agent_view *av = agent->views; av; av = av->next)
 			if (is_due(agent, av, now_ns))
-				views_read_one(agent, av, now_ns);
+				read_one(agent, av, now_ns);
 		turns = TURN_VIEWS;
 	}
 	while (turns--) {
 		agent->turn = next_in_turn(agent, agent->turn);
 		if (agent->turn->read_ns != now_ns)
-			views_read_one(agent, agent->turn, now_ns);
+			read_one(agent, agent->turn, now_ns);
 	}
 	agent->named.n = 0;
 	agent->named.too_many = false;

@@ -26,50 +26,61 @@ static int read_header(const void *packet, size_t bytes, struct proto_header *re
 	return 0;
 }
 
-int proto_check_request(const void *packet, size_t bytes)
+int proto_check_request(const void *packet, size_t packet_bytes)
 {
 	struct proto_header header;
-	size_t want;
+	size_t min_bytes;
 	int r;
 
-	r = read_header(packet, bytes, &header);
+	if (packet_bytes > PROTO_REQUEST_MAX_BYTES)
+		return -EBADMSG;
+	r = read_header(packet, packet_bytes, &header);
 	if (r)
 		return r;
 	if (header.version != PROTO_VERSION)
 		return -EPROTONOSUPPORT;
+	/* As it first was: what is appended later is no part of these. */
 	switch (header.type) {
 	case PROTO_HELLO:
 	case PROTO_POLL_NOW:
 	case PROTO_HOOKS:
 	case PROTO_DIES:
-		want = sizeof(struct proto_header);
+	case PROTO_STATS:
+		min_bytes = sizeof(struct proto_header);
 		break;
 	case PROTO_SET_DIE:
-		want = sizeof(struct proto_set_die);
+		min_bytes = sizeof(struct proto_set_die);
 		break;
 	case PROTO_SET_DIE_ID:
-		want = sizeof(struct proto_set_die_id);
+		min_bytes = sizeof(struct proto_set_die_id);
+		break;
+	case PROTO_SUBSCRIBE:
+		min_bytes = sizeof(struct proto_subscribe);
+		break;
+	case PROTO_VIEW_OF:
+		min_bytes = sizeof(struct proto_view_of);
 		break;
 	default:
 		return -EOPNOTSUPP;
 	}
-	return bytes == want ? 0 : -EBADMSG;
+	return packet_bytes >= min_bytes ? 0 : -EBADMSG;
 }
 
-int proto_check_reply(const void *packet, size_t bytes, uint16_t type, size_t want_bytes,
+int proto_check_reply(const void *packet, size_t packet_bytes, uint16_t type, size_t min_bytes,
 		      uint32_t id)
 {
 	struct proto_header header;
 	int r;
 
-	r = read_header(packet, bytes, &header);
+	r = read_header(packet, packet_bytes, &header);
 	if (r)
 		return r;
-	if (header.version != PROTO_VERSION || header.id != id)
+	if (header.id != id)
 		return -EBADMSG;
+	/* A refusal is understood in any version: the header stays as it is. */
 	if (header.status)
 		return header.status < 0 ? header.status : -EBADMSG;
-	if (header.type != type || bytes != want_bytes)
+	if (header.version != PROTO_VERSION || header.type != type || packet_bytes < min_bytes)
 		return -EBADMSG;
 	return 0;
 }

@@ -2,7 +2,11 @@
 /*
  * Messages between the library and the agent, over AF_UNIX SOCK_SEQPACKET: one struct a packet,
  * each of a fixed size, host byte order (both ends are on one machine). A client sends one request
- * and waits for its reply; the agent never speaks first. Pure: layout and checks only.
+ * and waits for its reply; the agent speaks first only to who subscribed. pnmem-protocol(7) tells
+ * of every message. Pure: layout and checks only.
+ *
+ * Within a version messages grow by appending. Who receives one takes what it knows: of a longer
+ * message the beginning, of a shorter one (never shorter than it first was) the rest as 0.
  */
 #ifndef PNMEM_CORE_PROTO_H
 #define PNMEM_CORE_PROTO_H
@@ -22,12 +26,17 @@ enum proto_type {
 	PROTO_HOOKS = 4,      /* -> PROTO_HOOKS_REPLY */
 	PROTO_SET_DIE_ID = 5, /* -> PROTO_DIE_PLACE after the merge has been published */
 	PROTO_DIES = 6,       /* -> PROTO_DIES_REPLY */
+	PROTO_SUBSCRIBE = 7,  /* -> PROTO_ACK, then PROTO_EVENT, now and at each change */
+	PROTO_STATS = 8,      /* -> PROTO_STATS_REPLY */
+	PROTO_VIEW_OF = 13,   /* -> PROTO_WELCOME with the page of another process; uid 0 only */
 
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,
 	PROTO_HOOKS_REPLY = 66,
 	PROTO_DIE_PLACE = 67,
 	PROTO_DIES_REPLY = 68,
+	PROTO_STATS_REPLY = 69,
+	PROTO_EVENT = 70, /* no reply: its id is that of the subscription */
 };
 
 struct proto_header {
@@ -40,7 +49,11 @@ struct proto_header {
 	uint32_t reserved;
 };
 
-/* PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_DIES, PROTO_ACK: the header alone. */
+/* The header alone: PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_DIES, PROTO_STATS, PROTO_ACK.
+ */
+
+/* No request is longer, in this version or one that appended to it. */
+#define PROTO_REQUEST_MAX_BYTES 4096
 
 struct proto_set_die {
 	struct proto_header header;
@@ -93,10 +106,50 @@ struct proto_dies_reply {
 	pn_hook_status line[PROTO_DIES_MAX];
 };
 
+/* What a client is told of. One subscription a client: a new one takes the place of the last. */
+enum proto_subscribe_what {
+	PROTO_TELL_NOTHING = 0,  /* the subscription ends */
+	PROTO_TELL_CROSSING = 1, /* the level rises to `level` or above, or falls below it */
+	PROTO_TELL_CHANGE = 2,   /* any change of level */
+};
+
+struct proto_subscribe {
+	struct proto_header header;
+	uint32_t what;  /* enum proto_subscribe_what */
+	uint32_t level; /* of PROTO_TELL_CROSSING: PN_MEM_LEVEL_WATCH..CRITICAL */
+};
+
+/* The state of now. A client that has not yet read the one before is sent none: the next it gets
+ * tells of the newest state alone, and by level_changes of how many changes it stands for. */
+struct proto_event {
+	struct proto_header header;
+	uint32_t level;
+	uint32_t reasons;
+	uint64_t seq;
+	uint64_t publish_ns; /* CLOCK_MONOTONIC */
+	uint64_t host_avail_bytes;
+	uint64_t cgroup_headroom_bytes; /* UINT64_MAX: no limit */
+	uint32_t level_changes;         /* of this view since its first snapshot */
+	uint32_t reserved;
+};
+
+struct proto_view_of {
+	struct proto_header header;
+	int32_t pid; /* in the agent's pid namespace */
+	uint32_t reserved;
+};
+
+struct proto_stats_reply {
+	struct proto_header header;
+	pn_agent_stats stats;
+};
+
 union proto_request {
 	struct proto_header header;
 	struct proto_set_die set_die;
 	struct proto_set_die_id set_die_id;
+	struct proto_subscribe subscribe;
+	struct proto_view_of view_of;
 };
 
 _Static_assert(sizeof(struct proto_header) == 24, "wire layout");
@@ -105,19 +158,28 @@ _Static_assert(sizeof(struct proto_set_die_id) == 80, "wire layout");
 _Static_assert(sizeof(struct proto_die_place) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_welcome) == 48, "wire layout");
 _Static_assert(sizeof(pn_hook_status) == 200, "wire layout");
+_Static_assert(sizeof(struct proto_subscribe) == 32, "wire layout");
+_Static_assert(sizeof(struct proto_event) == 72, "wire layout");
+_Static_assert(sizeof(struct proto_view_of) == 32, "wire layout");
+_Static_assert(sizeof(struct proto_stats_reply) == 24 + 112 + 256, "wire layout");
 
 /* A header for a packet of this type and size. */
 struct proto_header proto_header_make(uint16_t type, size_t size_bytes, uint32_t id);
 
 /*
- * Checks a request as received. Returns 0; -EBADMSG (not ours, or a size that its type does not
- * have), -EPROTONOSUPPORT (another version), -EOPNOTSUPP (unknown type). The header can be
- * answered unless it is -EBADMSG.
+ * Checks a request of packet_bytes, of which the header at least is at packet if it has one.
+ * Returns 0: it is at least as long as its type first was. -EPROTONOSUPPORT (another version) and
+ * -EOPNOTSUPP (unknown type): a sound message, which is refused and harms nothing. -EBADMSG: not
+ * ours, of another length than it says, too short for its type or too long for any: there is no
+ * telling what it means, nor what comes next.
  */
-int proto_check_request(const void *packet, size_t bytes);
+int proto_check_request(const void *packet, size_t packet_bytes);
 
-/* Checks a reply to request id. Returns 0, -EBADMSG, or the status that it carries (< 0). */
-int proto_check_reply(const void *packet, size_t bytes, uint16_t type, size_t want_bytes,
+/*
+ * Checks a reply of packet_bytes to request id: 0 if it is of this type and has min_bytes or more.
+ * Else -EBADMSG, or the status that it carries (< 0).
+ */
+int proto_check_reply(const void *packet, size_t packet_bytes, uint16_t type, size_t min_bytes,
 		      uint32_t id);
 
 #endif

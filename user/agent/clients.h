@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The server and its clients, as the parts that answer them share it. */
+#ifndef PNMEM_AGENT_CLIENTS_H
+#define PNMEM_AGENT_CLIENTS_H
+
+#include "agent/agent.h"
+#include "agent/peers.h"
+#include "agent/socket.h"
+#include "core/proto.h"
+
+/* What a client is told of without asking again (subscribe.c). */
+struct subscription {
+	struct subscription *next, *prev; /* NULL: none */
+	uint32_t what;                    /* enum proto_subscribe_what */
+	uint32_t level;
+	uint32_t id;         /* of the request */
+	uint32_t told_level; /* in the last event */
+	bool first;          /* nothing has been told yet */
+	bool pending;        /* there is something to tell, and the last is not read yet */
+};
+
+/* A reply that is sent once a look has been published. */
+struct answer {
+	union {
+		struct proto_header header;
+		struct proto_welcome welcome;
+		struct proto_die_place place;
+	} packet;
+	size_t bytes;
+	int fd; /* to go with it, the view's; -1: none */
+};
+
+struct client {
+	struct client *next, *prev;
+	struct server *server;
+	struct peer *peer;
+	int sock;
+	int pid;   /* SO_PEERCRED at connect; 0: not in our pid namespace */
+	uid_t uid; /* likewise */
+	sd_event_source *io;
+	struct agent_view *view;  /* NULL before its hello */
+	struct agent_view *other; /* of another process, for who may ask */
+	struct subscription subscription;
+	struct client *next_waiting; /* in server.waiting, while it waits */
+	bool waits;                  /* for a look: no other request of it is taken meanwhile */
+	bool paused;                 /* its requests are not listened for meanwhile */
+	struct answer answer;
+};
+
+struct server {
+	struct agent *agent;
+	struct served_socket socket;
+	sd_event_source *io;
+	sd_event_source *flush; /* one look for all requests of a round */
+	struct client clients;  /* list head */
+	struct client *waiting, **waiting_end;
+	bool look_forced;
+	struct budget forced_looks;
+	struct peers peers;
+	struct subscription subscribers; /* list head */
+	unsigned n_subscribers;
+	bool full_logged;
+	uint64_t start_ns;
+	uint64_t accepted, refused, dropped, requests, told; /* as in pn_agent_stats */
+};
+
+/* serve.c: sends a packet, with a descriptor if fd >= 0, and never waits. 0 or -errno. */
+int client_send(const struct client *client, const void *packet, size_t bytes, int fd);
+
+/* serve.c: takes a connected socket as a client; then it is the server's. 0 or -errno. */
+int server_take_client(struct server *server, int sock);
+
+/* subscribe.c: takes the place of the client's subscription, or ends it. 0 or -EINVAL. */
+int subscription_set(struct client *client, const struct proto_subscribe *request);
+void subscription_end(struct client *client);
+/* Tells what there is to tell, if the client has read all that it was sent. */
+void subscription_check(struct client *client);
+/* A request of the client has been read: there may be another, of which no edge tells. */
+void subscription_request_read(struct client *client);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Lock, bind, listen, remove. See socket.h. */
+#include "agent/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/log.h"
+
+#define BACKLOG 512
+
+/* The lock file decides who serves a path: held for as long as the agent lives. */
+static int take_lock(struct served_socket *served)
+{
+	char path[sizeof(served->path) + 8];
+
+	strcpy(path, served->path);
+	strcat(path, ".lock");
+	served->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (served->lock_fd < 0) {
+		log_line(LOG_ERR, "cannot create %s: %s", path, strerror(errno));
+		return -errno;
+	}
+	if (flock(served->lock_fd, LOCK_EX | LOCK_NB)) {
+		log_line(LOG_ERR, "another agent already serves %s", served->path);
+		return -EADDRINUSE;
+	}
+	return 0;
+}
+
+/* Removes what a killed agent left; anything else at the path is not ours to touch. */
+static int clear_stale(const struct served_socket *served, const struct sockaddr_un *addr)
+{
+	struct stat st;
+	int probe, r;
+
+	if (lstat(served->path, &st))
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode)) {
+		log_line(LOG_ERR, "%s exists and is not a socket: not touching it", served->path);
+		return -EEXIST;
+	}
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (probe < 0)
+		return -errno;
+	r = connect(probe, (const struct sockaddr *)addr, sizeof(*addr)) ? -errno : 0;
+	close(probe);
+	if (r != -ECONNREFUSED) {
+		log_line(LOG_ERR, "%s is another program's socket: not touching it", served->path);
+		return -EADDRINUSE;
+	}
+	return unlink(served->path) ? -errno : 0;
+}
+
+static int bind_socket(struct served_socket *served)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int r;
+
+	strcpy(addr.sun_path, served->path);
+	r = clear_stale(served, &addr);
+	if (r)
+		return r;
+	served->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (served->fd < 0 || bind(served->fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		log_line(LOG_ERR, "cannot serve %s: %s", served->path, strerror(errno));
+		return -errno;
+	}
+	served->bound = true;
+	return 0;
+}
+
+/* The default's directory is on a tmpfs and may have to be made. */
+static void make_directory(const char *socket_path)
+{
+	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char *slash;
+
+	strcpy(dir, socket_path);
+	slash = strrchr(dir, '/');
+	if (!slash || slash == dir)
+		return;
+	*slash = 0;
+	mkdir(dir, 0755); /* where it fails, creating the lock file says why */
+}
+
+int socket_take(struct served_socket *served, const char *path)
+{
+	int r;
+
+	if (strlen(path) >= sizeof(served->path) - strlen(".lock")) {
+		log_line(LOG_ERR, "socket path too long: %s", path);
+		return -ENAMETOOLONG;
+	}
+	strcpy(served->path, path);
+	make_directory(path);
+	r = take_lock(served);
+	return r ? r : bind_socket(served);
+}
+
+int socket_listen(struct served_socket *served)
+{
+	/* Engines of any user may read; what they can change is their own view's dies. */
+	if (chmod(served->path, 0666) || listen(served->fd, BACKLOG)) {
+		log_line(LOG_ERR, "cannot serve %s: %s", served->path, strerror(errno));
+		return -errno;
+	}
+	return 0;
+}
+
+void socket_close(struct served_socket *served)
+{
+	if (served->bound)
+		unlink(served->path);
+	if (served->fd >= 0)
+		close(served->fd);
+	if (served->lock_fd >= 0)
+		close(served->lock_fd);
+	*served = SERVED_SOCKET_NONE;
+}
