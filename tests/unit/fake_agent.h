@@ -18,7 +18,7 @@
 
 #include "core/page.h"
 #include "core/proto.h"
-#include "host/futex.h"
+#include "host/page_wake.h"
 #include "watch_tree.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -111,10 +111,7 @@ static inline void agent_publish(struct fake_agent *a)
 	a->fresh = false;
 	if (a->beat_offset_ns)
 		a->page->heartbeat_ns = ext.publish_ns + (uint64_t)a->beat_offset_ns;
-	a->page->level_word++;
-	futex_wake(&a->page->level_word, FUTEX_WAKE_ANY);
-	a->page->publish_word++;
-	futex_wake(&a->page->publish_word, FUTEX_WAKE_ANY);
+	page_wake_all(a->page);
 }
 
 static inline void agent_make_page(struct fake_agent *a)

@@ -15,6 +15,7 @@ void page_init(struct page *page)
 	page->copy_offset = (uint16_t)offsetof(struct page, copy);
 	page->copy_stride = sizeof(struct page_payload);
 	page->ext_offset = (uint32_t)offsetof(struct page_payload, ext);
+	page->features = PAGE_HAS_THRESHOLDS;
 	page->magic = PAGE_MAGIC;
 }
 

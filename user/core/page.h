@@ -27,6 +27,9 @@
 #define PAGE_BYTES      12288u
 #define PAGE_COPIES     4
 #define PAGE_READ_TRIES 64
+#define PAGE_THRESHOLDS 3 /* one below each level but the lowest */
+
+#define PAGE_HAS_THRESHOLDS 1u
 
 struct page_payload {
 	pn_mem_state state;
@@ -51,7 +54,10 @@ struct page {
 	_Atomic uint32_t publish_word; /* futex: publishes */
 	/* Bit n: per_die_used[n] is a sum over engines; each of them puts its own in its place. */
 	_Atomic uint64_t shared_used;
-	uint64_t reserved[7];
+	_Atomic uint32_t features; /* PAGE_HAS_...; 0 by a writer from before there were any */
+	/* futex: the level crosses WATCH, TIGHT, CRITICAL, up or down. PAGE_HAS_THRESHOLDS. */
+	_Atomic uint32_t threshold_word[PAGE_THRESHOLDS];
+	uint64_t reserved[5];
 	struct page_payload copy[PAGE_COPIES];
 };
 
@@ -64,6 +70,7 @@ _Static_assert(offsetof(pn_mem_ext, die_pci) == 648, "pn_mem_ext is ABI");
 _Static_assert(offsetof(pn_mem_ext, more_die) == 928, "pn_mem_ext is ABI");
 _Static_assert(sizeof(pn_mem_die) == 72, "pn_mem_die is ABI");
 _Static_assert(offsetof(struct page, seq) == 40, "page is ABI");
+_Static_assert(offsetof(struct page, features) == 72, "page is ABI");
 _Static_assert(offsetof(struct page, copy) == 128, "page is ABI");
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "fits in its pages");
 _Static_assert(sizeof(atomic_uint) == 4 && ATOMIC_INT_LOCK_FREE == 2, "a futex word");

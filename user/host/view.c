@@ -6,7 +6,7 @@
 
 #include "core/u64.h"
 #include "host/clock.h"
-#include "host/futex.h"
+#include "host/page_wake.h"
 
 int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_fd, int pid)
 {
@@ -14,12 +14,6 @@ int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_
 	view->page = page;
 	page_init(page);
 	return pn_host_signals_open(&view->group, procfs_fd, cgroupfs_fd, pid);
-}
-
-static void bump_and_wake(_Atomic uint32_t *word)
-{
-	atomic_fetch_add_explicit(word, 1, memory_order_release);
-	futex_wake(word, FUTEX_WAKE_ANY);
 }
 
 void view_dies_changed(struct view *view)
@@ -50,7 +44,7 @@ void view_publish(struct view *view, const struct host_source *source,
 		.dies = &view->dies,
 		.n_dies = view->n_dies,
 	};
-	uint32_t changes_before = view->carry.level_changes;
+	pn_mem_level level_before = view->state.level;
 
 	merge_look(&view->carry, config, &in, &view->state, &view->ext);
 	view->ext.event_ns = event_ns;
@@ -58,9 +52,7 @@ void view_publish(struct view *view, const struct host_source *source,
 	view->ext.publish_ns = clock_now_ns();
 	page_publish(view->page, &view->state, &view->ext,
 		     first ? page_seq_floor(view->ext.publish_ns) : 0);
-	if (view->carry.level_changes != changes_before)
-		bump_and_wake(&view->page->level_word);
-	bump_and_wake(&view->page->publish_word);
+	page_wake_published(view->page, level_before, view->state.level);
 }
 
 uint64_t view_group_slack_bytes(const struct view *view, const struct level_config *config)
@@ -85,8 +77,7 @@ uint64_t view_slack_bytes(const struct view *view, const struct level_config *co
 void view_retire(struct view *view)
 {
 	atomic_store_explicit(&view->page->retired, 1, memory_order_release);
-	bump_and_wake(&view->page->level_word);
-	bump_and_wake(&view->page->publish_word);
+	page_wake_all(view->page);
 }
 
 void view_close(struct view *view)

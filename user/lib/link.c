@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -14,6 +15,17 @@
 #include "host/clock.h"
 
 #define NS_PER_MS 1000000ull
+
+_Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == SOCKET_PATH_BYTES, "its length");
+
+int socket_path_from_env(char ret_path[static SOCKET_PATH_BYTES])
+{
+	const char *path = getenv("PN_SOCKET");
+	int r = path && strlen(path) >= SOCKET_PATH_BYTES ? -ENAMETOOLONG : 0;
+
+	strcpy(ret_path, path && *path && !r ? path : PN_SOCKET_DEFAULT);
+	return r;
+}
 
 static uint64_t deadline_after(int timeout_ms)
 {
@@ -48,7 +60,10 @@ static int wait_readable(int sock, uint64_t deadline_ns)
 	return n ? 0 : -EAGAIN;
 }
 
-/* Receives one packet and at most one descriptor with it (-1 if there is none). */
+/*
+ * Receives one packet and at most one descriptor with it (-1 if there is none). Returns the whole
+ * packet's length: of a longer one, as a newer agent may send, buf has the beginning.
+ */
 static ssize_t receive(int sock, void *buf, size_t bytes, int *ret_fd)
 {
 	union {
@@ -67,14 +82,14 @@ static ssize_t receive(int sock, void *buf, size_t bytes, int *ret_fd)
 	ssize_t n;
 
 	*ret_fd = -1;
-	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT | MSG_TRUNC);
 	if (n < 0)
 		return -errno;
 	cmsg = CMSG_FIRSTHDR(&msg);
 	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS &&
 	    cmsg->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(ret_fd, CMSG_DATA(cmsg), sizeof(int));
-	return msg.msg_flags & MSG_TRUNC ? -EBADMSG : n;
+	return n;
 }
 
 /* One exchange. *ret_answered tells an agent's refusal from a broken link. */
@@ -106,10 +121,10 @@ static int exchange(struct link *link, void *request, size_t request_bytes, uint
 	return r;
 }
 
-int link_open(struct link *link, const char *socket_path, int timeout_ms, int *ret_memfd)
+static int open_for(struct link *link, const char *socket_path, void *request, size_t request_bytes,
+		    int timeout_ms, int *ret_memfd)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 0);
 	uint64_t deadline_ns = deadline_after(timeout_ms);
 	struct proto_welcome welcome;
 	int memfd = -1, answered, r;
@@ -128,7 +143,7 @@ int link_open(struct link *link, const char *socket_path, int timeout_ms, int *r
 		r = -errno;
 		goto fail;
 	}
-	r = exchange(link, &hello, sizeof(hello), PROTO_WELCOME, &welcome, sizeof(welcome),
+	r = exchange(link, request, request_bytes, PROTO_WELCOME, &welcome, sizeof(welcome),
 		     deadline_ns, &memfd, &answered);
 	if (!r && memfd < 0)
 		r = -EPROTO;
@@ -144,6 +159,24 @@ fail:
 		close(memfd);
 	link_close(link);
 	return r;
+}
+
+int link_open(struct link *link, const char *socket_path, int timeout_ms, int *ret_memfd)
+{
+	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 0);
+
+	return open_for(link, socket_path, &hello, sizeof(hello), timeout_ms, ret_memfd);
+}
+
+int link_open_view_of(struct link *link, const char *socket_path, int pid, int timeout_ms,
+		      int *ret_memfd)
+{
+	struct proto_view_of ask = {
+		.header = proto_header_make(PROTO_VIEW_OF, sizeof(ask), 0),
+		.pid = pid,
+	};
+
+	return open_for(link, socket_path, &ask, sizeof(ask), timeout_ms, ret_memfd);
 }
 
 int link_request(struct link *link, void *request, size_t request_bytes, uint16_t reply_type,

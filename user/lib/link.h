@@ -15,6 +15,12 @@ struct link {
 	char agent_version[16];
 };
 
+/* A socket address's, with its end. */
+#define SOCKET_PATH_BYTES 108
+
+/* PN_SOCKET or its default; the default with -ENAMETOOLONG if that does not fit. */
+int socket_path_from_env(char ret_path[static SOCKET_PATH_BYTES]);
+
 #define LINK_CLOSED ((struct link){ .sock = -1 })
 
 /*
@@ -23,6 +29,10 @@ struct link {
  * -ENOENT, -ECONNREFUSED (no agent), -EACCES, -EAGAIN (no answer within timeout_ms), -EPROTO.
  */
 int link_open(struct link *link, const char *socket_path, int timeout_ms, int *ret_memfd);
+
+/* The same for the page of another process; also -EPERM, -ESRCH, -EOPNOTSUPP (an older agent). */
+int link_open_view_of(struct link *link, const char *socket_path, int pid, int timeout_ms,
+		      int *ret_memfd);
 
 /*
  * Sends a request (its id is filled in) and waits for its reply. Returns 0; the agent's own -errno

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +23,9 @@
 #include "host/view.h"
 #include "lib/link.h"
 #include "lib/reader.h"
+#include "lib/relay.h"
+#include "lib/thread.h"
+#include "lib/watch.h"
 
 #define NS_PER_MS          1000000ull
 #define REQUEST_TIMEOUT_MS 1000
@@ -43,7 +45,7 @@ static struct {
 	void *log_arg;
 
 	struct level_config config;
-	char socket_path[108];
+	char socket_path[SOCKET_PATH_BYTES];
 	int procfs_fd;
 	int cgroupfs_fd;
 
@@ -57,10 +59,6 @@ static struct {
 
 	pthread_t thread;
 	int stop_fd; /* eventfd: ends the thread */
-
-	pthread_t relay_thread; /* wakes level_fd; exists while level_fd >= 0 */
-	int level_fd;
-	pn_mem_state relay_seen; /* what the relay starts from */
 } w = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.procfs_fd = -1,
@@ -68,7 +66,6 @@ static struct {
 	.link = { .sock = -1 },
 	.trigger_fd = -1,
 	.stop_fd = -1,
-	.level_fd = -1,
 };
 
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
@@ -296,37 +293,6 @@ static void *watch_thread(void *arg)
 	return NULL;
 }
 
-/* Passes level changes on to an engine's event loop. */
-static void *relay_thread(void *arg)
-{
-	const uint64_t one = 1;
-	pn_mem_state seen = w.relay_seen;
-	int r = 0;
-
-	while (r != -ENODATA && r != -ESHUTDOWN) {
-		r = reader_wait(PN_WAIT_LEVEL, &seen, UINT64_MAX, &seen);
-		/* A full counter is readable already. */
-		if (!r && write(w.level_fd, &one, sizeof(one)) < 0)
-			continue;
-	}
-	return NULL;
-}
-
-/* The watch's threads take no signals: those are the engine's. */
-static int spawn(pthread_t *ret, void *(*fn)(void *), const char *name)
-{
-	sigset_t all, old;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(ret, NULL, fn, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!r)
-		pthread_setname_np(*ret, name);
-	return -r;
-}
-
 static void close_all(void)
 {
 	link_close(&w.link);
@@ -357,7 +323,7 @@ static void fork_child(void)
 	w.running = false;
 	reader_after_fork();
 	close_all();
-	close_fd(&w.level_fd);
+	relays_after_fork();
 	pthread_mutex_unlock(&w.lock);
 }
 
@@ -371,14 +337,9 @@ static int open_dir(const char *env, const char *fallback, int *ret_fd)
 
 static void read_settings(void)
 {
-	const char *path = getenv("PN_SOCKET");
-
 	settings_level(&w.config, get_env, warn_setting, NULL);
-	if (path && strlen(path) >= sizeof(w.socket_path)) {
-		warn_setting(NULL, "PN_SOCKET", path, PN_SOCKET_DEFAULT);
-		path = NULL;
-	}
-	strcpy(w.socket_path, path && *path ? path : PN_SOCKET_DEFAULT);
+	if (socket_path_from_env(w.socket_path))
+		warn_setting(NULL, "PN_SOCKET", getenv("PN_SOCKET"), PN_SOCKET_DEFAULT);
 }
 
 static int start_locked(void)
@@ -416,7 +377,7 @@ static int start_locked(void)
 			fall_back("no agent");
 	}
 	if (!r)
-		r = spawn(&w.thread, watch_thread, "pn_memwatch");
+		r = thread_start(&w.thread, watch_thread, NULL, "pn_memwatch");
 	if (r) {
 		reader_switch(READER_NONE);
 		close_all();
@@ -454,9 +415,7 @@ void pn_memwatch_stop(void)
 
 	reader_switch(READER_NONE);
 	pthread_mutex_lock(&w.lock);
-	if (w.level_fd >= 0)
-		pthread_join(w.relay_thread, NULL);
-	close_fd(&w.level_fd);
+	relays_close();
 	close_all();
 	pthread_mutex_unlock(&w.lock);
 }
@@ -582,33 +541,31 @@ int pn_memwatch_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t
 	return reader_wait(what, seen, deadline_ns, ret);
 }
 
-static int open_level_fd(void)
+int pn_memwatch_wait_at(pn_memwatch_at_t at, pn_mem_level level, uint64_t deadline_ns,
+			pn_mem_state *ret)
 {
-	int r;
-
-	if (w.level_fd >= 0)
-		return w.level_fd;
-	/* Here, not in the thread: a change before it runs must not be missed. */
-	r = reader_read(&w.relay_seen, NULL);
-	if (r)
-		return r;
-	w.level_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (w.level_fd < 0)
-		return -errno;
-	r = spawn(&w.relay_thread, relay_thread, "pn_memwatch_fd");
-	if (r)
-		close_fd(&w.level_fd);
-	return r ? r : w.level_fd;
+	return reader_wait_at(at, level, deadline_ns, ret);
 }
 
-int pn_memwatch_fd(void)
+static int open_relay(pn_mem_level threshold)
 {
 	int r;
 
 	pthread_mutex_lock(&w.lock);
-	r = w.running ? open_level_fd() : -ENODATA;
+	r = w.running ? relay_open(threshold) : -ENODATA;
 	pthread_mutex_unlock(&w.lock);
 	return r;
+}
+
+int pn_memwatch_fd(void)
+{
+	return open_relay(PN_MEM_LEVEL_OK);
+}
+
+int pn_memwatch_fd_at(pn_mem_level level)
+{
+	return level < PN_MEM_LEVEL_WATCH || level > PN_MEM_LEVEL_CRITICAL ? -EINVAL
+									   : open_relay(level);
 }
 
 pn_memwatch_source_t pn_memwatch_source(void)
@@ -638,10 +595,9 @@ int pn_memwatch_agent(pn_agent_info *ret)
 	return r;
 }
 
-/* Zeroed without an agent. Returns 0 or -errno. */
-static int ask_report(uint16_t type, uint16_t reply_type, void *reply, size_t reply_bytes)
+int watch_ask(void *request, size_t request_bytes, uint16_t reply_type, void *reply,
+	      size_t reply_bytes)
 {
-	struct proto_header ask = proto_header_make(type, sizeof(ask), 0);
 	int r = 0;
 
 	memset(reply, 0, reply_bytes);
@@ -649,45 +605,10 @@ static int ask_report(uint16_t type, uint16_t reply_type, void *reply, size_t re
 	if (!w.running)
 		r = -ENODATA;
 	else if (reader_current() == READER_AGENT)
-		r = link_request(&w.link, &ask, sizeof(ask), reply_type, reply, reply_bytes,
+		r = link_request(&w.link, request, request_bytes, reply_type, reply, reply_bytes,
 				 REQUEST_TIMEOUT_MS);
 	pthread_mutex_unlock(&w.lock);
 	return r;
-}
-
-static int copy_report(const pn_hook_status *from, uint32_t count, uint32_t count_max,
-		       pn_hook_status *ret, size_t max)
-{
-	int n;
-
-	if (count > count_max)
-		return -EBADMSG;
-	n = (int)(count < max ? count : max);
-	for (int i = 0; i < n; i++) {
-		pn_hook_status *hook = &ret[i];
-
-		*hook = from[i];
-		hook->subject[sizeof(hook->subject) - 1] = 0;
-		hook->hook[sizeof(hook->hook) - 1] = 0;
-		hook->why[sizeof(hook->why) - 1] = 0;
-	}
-	return n;
-}
-
-int pn_memwatch_hooks(pn_hook_status *ret, size_t max)
-{
-	struct proto_hooks_reply reply;
-	int r = ask_report(PROTO_HOOKS, PROTO_HOOKS_REPLY, &reply, sizeof(reply));
-
-	return r ? r : copy_report(reply.hook, reply.count, PROTO_HOOKS_MAX, ret, max);
-}
-
-int pn_memwatch_dies(pn_hook_status *ret, size_t max)
-{
-	struct proto_dies_reply reply;
-	int r = ask_report(PROTO_DIES, PROTO_DIES_REPLY, &reply, sizeof(reply));
-
-	return r ? r : copy_report(reply.line, reply.count, PROTO_DIES_MAX, ret, max);
 }
 
 void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg)

@@ -62,11 +62,11 @@ struct page *reader_own_page(void)
 	return &g.own;
 }
 
-int reader_map_agent_page(int memfd)
+/* Its length in *ret_bytes. Returns 0 or -errno; -EPROTO: not a sealed page. */
+static int check_memfd(int memfd, size_t *ret_bytes)
 {
 	struct stat st;
 	int seals;
-	void *map;
 
 	/* Without the seal the file could shrink and a read end in SIGBUS. */
 	seals = fcntl(memfd, F_GET_SEALS);
@@ -76,16 +76,49 @@ int reader_map_agent_page(int memfd)
 		return -errno;
 	if (st.st_size > AGENT_MAP_BYTES)
 		return -EPROTO;
+	*ret_bytes = (size_t)st.st_size;
+	return 0;
+}
+
+int reader_map_agent_page(int memfd)
+{
+	size_t bytes;
+	void *map;
+	int r;
+
+	r = check_memfd(memfd, &bytes);
+	if (r)
+		return r;
 	if (!g.agent_map) {
 		map = mmap(NULL, AGENT_MAP_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (map == MAP_FAILED)
 			return -errno;
 		g.agent_map = map;
 	}
-	map = mmap(g.agent_map, (size_t)st.st_size, PROT_READ, MAP_SHARED | MAP_FIXED, memfd, 0);
+	map = mmap(g.agent_map, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, memfd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
-	return page_open(&g.slot[READER_AGENT].view, map, (size_t)st.st_size);
+	return page_open(&g.slot[READER_AGENT].view, map, bytes);
+}
+
+int reader_read_page(int memfd, pn_mem_state *ret_state, pn_mem_ext *ret_ext)
+{
+	struct page_view view = { 0 };
+	size_t bytes;
+	void *map;
+	int r;
+
+	r = check_memfd(memfd, &bytes);
+	if (r)
+		return r;
+	map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, memfd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	r = page_open(&view, map, bytes);
+	if (!r)
+		r = page_read(&view, ret_state, ret_ext);
+	munmap(map, bytes);
+	return r;
 }
 
 uint64_t reader_agent_heartbeat_ns(void)
@@ -97,6 +130,14 @@ uint64_t reader_agent_heartbeat_ns(void)
 bool reader_agent_retired(void)
 {
 	return atomic_load_explicit(&g.slot[READER_AGENT].view.page->retired, memory_order_relaxed);
+}
+
+static void wake_own(const struct page *page)
+{
+	futex_wake(&page->level_word, process_mask());
+	for (int i = 0; i < PAGE_THRESHOLDS; i++)
+		futex_wake(&page->threshold_word[i], process_mask());
+	futex_wake(&page->publish_word, process_mask());
 }
 
 void reader_switch(enum reader_page to)
@@ -115,8 +156,7 @@ void reader_switch(enum reader_page to)
 	/* A sleeper counts itself before it looks at the generation: none can be missed. */
 	old = &g.slot[from];
 	while (atomic_load_explicit(&old->sleepers, memory_order_seq_cst)) {
-		futex_wake(&old->view.page->level_word, process_mask());
-		futex_wake(&old->view.page->publish_word, process_mask());
+		wake_own(old->view.page);
 		nanosleep(&pause, NULL);
 	}
 }
@@ -185,21 +225,49 @@ int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 	return -EAGAIN;
 }
 
-static bool is_new(pn_memwatch_wait_t what, const pn_mem_state *seen, const pn_mem_state *now)
+/* What a sleeper waits for. */
+struct wish {
+	enum { WISH_LEVEL, WISH_SNAPSHOT, WISH_AT_LEAST, WISH_AT_MOST } kind;
+	const pn_mem_state *seen; /* of the first two */
+	pn_mem_level level;       /* of the others */
+};
+
+static bool is_met(const struct wish *wish, const pn_mem_state *now)
 {
-	return what == PN_WAIT_LEVEL ? now->level != seen->level : now->seq != seen->seq;
+	switch (wish->kind) {
+	case WISH_LEVEL:
+		return now->level != wish->seen->level;
+	case WISH_SNAPSHOT:
+		return now->seq != wish->seen->seq;
+	case WISH_AT_LEAST:
+		return now->level >= wish->level;
+	default:
+		return now->level <= wish->level;
+	}
+}
+
+/* The word that changes whenever the wish may have been met, and otherwise as seldom as can be. */
+static const _Atomic uint32_t *word_of(const struct wish *wish, const struct page *page)
+{
+	unsigned threshold;
+
+	if (wish->kind == WISH_SNAPSHOT)
+		return &page->publish_word;
+	threshold = wish->kind == WISH_AT_LEAST ? wish->level - 1u : wish->level;
+	if (wish->kind == WISH_LEVEL || threshold >= PAGE_THRESHOLDS ||
+	    !(atomic_load_explicit(&page->features, memory_order_relaxed) & PAGE_HAS_THRESHOLDS))
+		return &page->level_word;
+	return &page->threshold_word[threshold];
 }
 
 /*
- * One round: 1 with *ret_now when there is something new; 0 to go round again; or -errno. The
- * word is read before the snapshot, so that a publish in between ends the sleep at once.
+ * One round: 1 with *ret_now when the wish is met; 0 to go round again; or -errno. The word is read
+ * before the snapshot, so that a publish in between ends the sleep at once.
  */
-static int wait_round(struct slot *slot, uint64_t generation, pn_memwatch_wait_t what,
-		      const pn_mem_state *seen, uint64_t deadline_ns, pn_mem_state *ret_now)
+static int wait_round(struct slot *slot, uint64_t generation, const struct wish *wish,
+		      uint64_t deadline_ns, pn_mem_state *ret_now)
 {
-	const struct page *page = slot->view.page;
-	const _Atomic uint32_t *word =
-		what == PN_WAIT_LEVEL ? &page->level_word : &page->publish_word;
+	const _Atomic uint32_t *word = word_of(wish, slot->view.page);
 	uint32_t expected = atomic_load_explicit(word, memory_order_acquire);
 	int r;
 
@@ -208,16 +276,45 @@ static int wait_round(struct slot *slot, uint64_t generation, pn_memwatch_wait_t
 	r = reader_read(ret_now, NULL);
 	if (r)
 		return r == -EAGAIN ? 0 : -ESHUTDOWN;
-	if (is_new(what, seen, ret_now))
+	if (is_met(wish, ret_now))
 		return 1;
 	r = futex_wait(word, expected, process_mask(), deadline_ns);
 	return r == -ETIMEDOUT ? r : 0;
 }
 
+static int wait_for(const struct wish *wish, uint64_t deadline_ns, pn_mem_state *ret)
+{
+	pn_mem_state now;
+	int r;
+
+	r = reader_current() == READER_NONE ? -ENODATA : 0;
+	while (!r) {
+		uint64_t generation = load_generation();
+		enum reader_page on = page_of(generation);
+		struct slot *slot;
+
+		if (on == READER_NONE)
+			return -ESHUTDOWN;
+		slot = &g.slot[on];
+		atomic_fetch_add_explicit(&slot->sleepers, 1, memory_order_seq_cst);
+		r = wait_round(slot, generation, wish, deadline_ns, &now);
+		atomic_fetch_sub_explicit(&slot->sleepers, 1, memory_order_seq_cst);
+	}
+	if (r < 0)
+		return r;
+	if (ret)
+		*ret = now;
+	return 0;
+}
+
 int reader_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t deadline_ns,
 		pn_mem_state *ret)
 {
-	pn_mem_state base, now;
+	pn_mem_state base;
+	const struct wish wish = {
+		.kind = what == PN_WAIT_LEVEL ? WISH_LEVEL : WISH_SNAPSHOT,
+		.seen = &base,
+	};
 	int r;
 
 	if (seen) {
@@ -229,24 +326,19 @@ int reader_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t dead
 		if (r)
 			return r;
 	}
-	r = reader_current() == READER_NONE ? -ENODATA : 0;
-	while (!r) {
-		uint64_t generation = load_generation();
-		enum reader_page on = page_of(generation);
-		struct slot *slot;
+	return wait_for(&wish, deadline_ns, ret);
+}
 
-		if (on == READER_NONE)
-			return -ESHUTDOWN;
-		slot = &g.slot[on];
-		atomic_fetch_add_explicit(&slot->sleepers, 1, memory_order_seq_cst);
-		r = wait_round(slot, generation, what, &base, deadline_ns, &now);
-		atomic_fetch_sub_explicit(&slot->sleepers, 1, memory_order_seq_cst);
-	}
-	if (r < 0)
-		return r;
-	if (ret)
-		*ret = now;
-	return 0;
+int reader_wait_at(pn_memwatch_at_t at, pn_mem_level level, uint64_t deadline_ns, pn_mem_state *ret)
+{
+	const struct wish wish = {
+		.kind = at == PN_AT_LEAST ? WISH_AT_LEAST : WISH_AT_MOST,
+		.level = level,
+	};
+
+	if ((unsigned)at > PN_AT_MOST || (unsigned)level > PN_MEM_LEVEL_CRITICAL)
+		return -EINVAL;
+	return wait_for(&wish, deadline_ns, ret);
 }
 
 void reader_after_fork(void)

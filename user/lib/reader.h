@@ -27,6 +27,9 @@ struct page *reader_own_page(void);
  */
 int reader_map_agent_page(int memfd);
 
+/* The snapshot of a page that is only read this once. As reader_map_agent_page; -EAGAIN. */
+int reader_read_page(int memfd, pn_mem_state *ret_state, pn_mem_ext *ret_ext);
+
 /* The agent's heartbeat, CLOCK_MONOTONIC ns, and whether it has retired its page. */
 uint64_t reader_agent_heartbeat_ns(void);
 bool reader_agent_retired(void);
@@ -47,10 +50,12 @@ enum reader_page reader_current(void);
 void reader_own_used(int place, uint64_t used_bytes);
 void reader_own_used_reset(void);
 
-/* As pn_memwatch_read_ext and pn_memwatch_wait. */
+/* As pn_memwatch_read_ext, pn_memwatch_wait and pn_memwatch_wait_at. */
 int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext);
 int reader_wait(pn_memwatch_wait_t what, const pn_mem_state *seen, uint64_t deadline_ns,
 		pn_mem_state *ret);
+int reader_wait_at(pn_memwatch_at_t at, pn_mem_level level, uint64_t deadline_ns,
+		   pn_mem_state *ret);
 
 /* In the child after fork: the other threads are gone, and with them their sleeping counts. */
 void reader_after_fork(void);
