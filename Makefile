@@ -242,7 +242,7 @@ bench:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/include/pnmem \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/systemd/system \
-		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8
+		$(addprefix $(DESTDIR)$(PREFIX)/share/man/,man1 man7 man8)
 	install -m 755 $(B)/pnmem $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/pnmemd $(DESTDIR)$(PREFIX)/sbin/
 	install -D -m 755 $(B)/pnmem-dies $(DESTDIR)$(PREFIX)/libexec/pnmem/pnmem-dies
@@ -255,6 +255,7 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' tools/pnmemd.service.in \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/pnmemd.service
 	install -m 644 tools/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 tools/man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	install -m 644 tools/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 
 clean:

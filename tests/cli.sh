@@ -105,13 +105,94 @@ closed_stdout() {
 	[ $? -eq 1 ]
 }
 
+wait_usage() {
+	expect_status 2 "$pnmem" wait && expect_status 2 "$pnmem" wait --at-most MEDIUM &&
+		expect_status 2 "$pnmem" wait --at-most OK --timeout soon &&
+		expect_status 2 "$pnmem" wait --at-most OK --timeout -1 &&
+		expect_status 2 "$pnmem" status --pid me && [ ! -s "$dir/out" ]
+}
+# Whatever the level of this machine, it is at most CRITICAL.
+wait_runs_the_command() {
+	expect_status 0 "$pnmem" wait --at-most CRITICAL &&
+		expect_status 7 "$pnmem" wait --at-most critical --timeout 5 -- sh -c 'echo "$0 $1"; exit 7' a -b &&
+		grep -qx 'a -b' "$dir/out" &&
+		expect_status 127 "$pnmem" wait --at-most CRITICAL -- "$dir/none" &&
+		expect_status 126 "$pnmem" wait --at-most CRITICAL -- "$dir" &&
+		expect_status 0 "$pnmem" wait --json --at-most CRITICAL && is_json --keys "$dir/out"
+}
+# A /proc of our own, with the agent's or the command's own poll on it: too little, then enough.
+made_proc() { # GIB available of 64
+	mkdir -p "$dir/proc/pressure"
+	printf 'MemTotal: 67108864 kB\nMemAvailable: %d kB\n' $(($1 << 20)) >"$dir/proc/next"
+	mv "$dir/proc/next" "$dir/proc/meminfo"
+	for line in some full; do
+		echo "$line avg10=0.00 avg60=0.00 avg300=0.00 total=0"
+	done >"$dir/proc/pressure/memory"
+}
+wait_gives_up() {
+	made_proc 5
+	expect_status 1 "$pnmem" wait --at-most WATCH --timeout 0.2 -- touch "$dir/ran" &&
+		grep -q 'still CRITICAL (host_bytes) after 0.2 s, not WATCH' "$dir/err" &&
+		[ ! -e "$dir/ran" ]
+}
+wait_holds_back() {
+	local pid status
+	made_proc 5
+	"$pnmem" wait --at-most WATCH --timeout 60 -- sh -c "cat $dir/proc/meminfo; exit 9" \
+		>"$dir/out" 2>"$dir/err" &
+	pid=$!
+	until grep -q 'no agent' "$dir/err"; do # it has looked
+		sleep 0.02
+	done
+	made_proc 11 # TIGHT: not yet
+	sleep 0.3
+	kill -0 $pid && [ ! -s "$dir/out" ] || { kill $pid; return 1; }
+	made_proc 40
+	wait $pid
+	status=$?
+	[ $status -eq 9 ] && grep -q "$((40 << 20)) kB" "$dir/out"
+}
+wait_is_called_off() {
+	made_proc 5
+	timeout -s INT 0.3 "$pnmem" wait --at-most OK -- touch "$dir/ran"
+	[ $? -eq 124 ] && [ ! -e "$dir/ran" ]
+}
+stats() {
+	expect_status 0 "$pnmem" stats && grep -qE '^clients  1 of 1 users' "$dir/out" &&
+		expect_status 0 "$pnmem" stats --json && is_json "$dir/out" &&
+		grep -qE '"requests": [1-9]' "$dir/out" && grep -q '"uid": \[' "$dir/out"
+}
+stats_without_agent() {
+	expect_status 1 "$pnmem" stats && grep -q 'no counters: no agent' "$dir/err" && [ ! -s "$dir/out" ]
+}
+status_of_pid() {
+	[ "$(id -u)" -eq 0 ] || { echo "# skip: status --pid: needs root"; return 77; }
+	expect_status 0 "$pnmem" status --pid $$ --json && is_json --keys "$dir/out" &&
+		expect_status 1 "$pnmem" status --pid 2147483647 && grep -q 'No such process' "$dir/err" &&
+		chmod 755 "$dir" &&
+		expect_status 1 setpriv --reuid=65534 --regid=65534 --clear-groups "$pnmem" status --pid $$ &&
+		grep -q 'not permitted' "$dir/err"
+}
+status_of_pid_without_agent() {
+	expect_status 1 "$pnmem" status --pid $$ && grep -q 'no agent' "$dir/err" && [ ! -s "$dir/out" ]
+}
+
 check "usage errors exit 2" usage
+check "usage errors of wait" wait_usage
 check "--help and --version everywhere" help_and_version
 check "status without an agent polls, and says so" status_without_agent
 check "status --json has the SPEC's keys" status_json
 check "doctor without an agent is degraded" doctor
 check "doctor without meminfo cannot work" doctor_without_proc
 check "watch prints lines without an agent" watch_text
+check "wait runs the command, with its status" wait_runs_the_command
+check "stats without an agent says so" stats_without_agent
+check "status --pid without an agent says so" status_of_pid_without_agent
+export PN_PROCFS=$dir/proc PN_LEVEL_HOLD_MS=0
+check "wait gives up after its time with status 1" wait_gives_up
+check "wait holds a command back until the level is low enough" wait_holds_back
+check "wait can be called off by a signal" wait_is_called_off
+unset PN_PROCFS PN_LEVEL_HOLD_MS
 
 "$build/pnmemd" --foreground --no-bpf 2>"$dir/agent.log" &
 agent=$!
@@ -126,5 +207,8 @@ check "watch prints a line and ends on SIGINT" watch_text
 check "watch --table prints lines when piped" watch_table_piped
 check "watch --json prints an object a line" watch_json
 check "watch --table redraws in a terminal" watch_redraws_in_a_terminal
+check "wait with an agent" wait_runs_the_command
+check "stats counts" stats
+check "status --pid is for root" status_of_pid
 check "a full stdout is an error" closed_stdout
 tap_end

@@ -53,8 +53,8 @@ static void engine_run(const struct group *group, int ready_fd)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (group_join(group, 0))
 		_exit(1);
-	sock = raw_client_connect(agent.socket_path);
-	if (sock < 0 || raw_client_hello(sock) < 0 || write(ready_fd, "", 1) != 1)
+	sock = raw_connect(agent.socket_path);
+	if (sock < 0 || raw_page(sock) < 0 || write(ready_fd, "", 1) != 1)
 		_exit(1);
 	for (;;)
 		pause();
@@ -219,8 +219,8 @@ static void test_thousand_groups(void **state)
 		skip_because("no memory cgroup can be made");
 	group_destroy(&groups[0]);
 	assert_int_equal(agent_proc_start(&agent, args), 0);
-	own_sock = raw_client_connect(agent.socket_path);
-	memfd = raw_client_hello(own_sock);
+	own_sock = raw_connect(agent.socket_path);
+	memfd = raw_page(own_sock);
 	assert_true(memfd >= 0);
 	page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, memfd, 0);
 	close(memfd);

@@ -345,7 +345,7 @@ static uint8_t group_state(const struct page_view *view, uint64_t max_bytes)
 	pn_mem_state state;
 	pn_mem_ext ext;
 
-	assert_int_equal(raw_client_ask(engines[0].sock, PROTO_POLL_NOW), 0);
+	assert_int_equal(raw_status(engines[0].sock, PROTO_POLL_NOW), 0);
 	assert_int_equal(page_read(view, &state, &ext), 0);
 	assert_int_equal(state.cgroup_max_bytes, max_bytes);
 	return ext.source_state[PN_SRC_CGROUP];
@@ -355,7 +355,7 @@ static bool is_back(void *arg)
 {
 	pn_mem_state state;
 
-	return !raw_client_ask(engines[0].sock, PROTO_POLL_NOW) && !page_read(arg, &state, NULL) &&
+	return !raw_status(engines[0].sock, PROTO_POLL_NOW) && !page_read(arg, &state, NULL) &&
 	       state.cgroup_max_bytes == 400 * MIB;
 }
 
@@ -377,13 +377,13 @@ static void test_removed(void **state)
 	opener = fork();
 	if (!opener) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (group_join(group, 0) || raw_client_use(engines[0].sock, agent.socket_path))
+		if (group_join(group, 0) || raw_connect_with(engines[0].sock, agent.socket_path))
 			_exit(1);
 		kill(getpid(), SIGSTOP);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(opener, NULL, WUNTRACED), opener);
-	memfd = raw_client_hello(engines[0].sock);
+	memfd = raw_page(engines[0].sock);
 	assert_true(memfd >= 0);
 	page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, memfd, 0);
 	close(memfd);

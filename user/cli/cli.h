@@ -13,7 +13,7 @@
 /* Exit statuses. */
 enum {
 	CLI_OK = 0,
-	CLI_FAILED = 1,
+	CLI_FAILED = 1, /* wait: in vain */
 	CLI_USAGE = 2,
 	CLI_CAPPED = 3,   /* admit: less than was asked for */
 	CLI_REJECTED = 4, /* admit: not now */
@@ -40,7 +40,9 @@ int cli_stop_on_signal(void);
 int cmd_status(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_wait(int argc, char **argv);
 int cmd_admit(int argc, char **argv);
+int cmd_stats(int argc, char **argv);
 
 /* format.c: values as people read them. Each returns its buffer. */
 #define FORMAT_BYTES 32

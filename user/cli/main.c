@@ -18,8 +18,10 @@ static const struct {
 } commands[] = {
 	{ "status", cmd_status, "one snapshot" },
 	{ "watch", cmd_watch, "a line at every change of level" },
+	{ "wait", cmd_wait, "hold a command back until the level is low enough" },
 	{ "admit", cmd_admit, "may a request or a model load begin? the verdict with its numbers" },
 	{ "doctor", cmd_doctor, "what works here, what does not, why, and what to do" },
+	{ "stats", cmd_stats, "the agent's counters" },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

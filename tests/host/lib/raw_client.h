@@ -1,20 +1,40 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A client of the agent without the library: the socket, and the page as it was handed out. */
+/* A client of the agent without the library: what it sends is the test's, good or bad. */
 #ifndef PNMEM_TESTS_RAW_CLIENT_H
 #define PNMEM_TESTS_RAW_CLIENT_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-/* Connects. Returns the socket or -errno. */
-int raw_client_connect(const char *socket_path);
+/* A connected socket (close-on-exec, blocking), or -errno. */
+int raw_connect(const char *socket_path);
 
-/* The same with a socket (SOCK_SEQPACKET) that is there already. 0 or -errno. */
-int raw_client_use(int sock, const char *socket_path);
+/* The same with a socket (SOCK_SEQPACKET) that is there already: 0 or -errno. */
+int raw_connect_with(int sock, const char *socket_path);
 
-/* Says hello. Returns the page's memfd, or -errno as the agent's status has it. */
-int raw_client_hello(int sock);
+/* Sends one packet with n_fds descriptors; 0 or -errno. Never waits. */
+int raw_send(int sock, const void *packet, size_t bytes, const int *fds, unsigned n_fds);
 
-/* Sends a request that is a header alone and takes its acknowledgement: its status, or -errno. */
-int raw_client_ask(int sock, uint16_t type);
+/*
+ * Receives one packet within limit_ms, and its descriptor if ret_fd is not NULL (-1: none came).
+ * Returns its whole length, 0 at the end of the connection, or -errno; -ETIMEDOUT.
+ */
+ssize_t raw_receive(int sock, void *packet, size_t bytes, int *ret_fd, int limit_ms);
+
+/*
+ * One exchange with a header alone of this type: the reply's length, at least a header, at reply.
+ * Its status is in the header. Or -errno, also for a reply that is not to this request.
+ */
+ssize_t raw_ask(int sock, uint16_t type, void *reply, size_t reply_bytes);
+
+/* The status of the answer to a header alone of this type, or -errno. */
+int raw_status(int sock, uint16_t type);
+
+/* Says hello and keeps nothing of the answer. 0 or -errno. */
+int raw_hello(int sock);
+
+/* Says hello: the page's memfd, or -errno. */
+int raw_page(int sock);
 
 #endif
