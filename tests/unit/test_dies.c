@@ -139,6 +139,33 @@ static void sampled(struct die *die, struct die_id name, uint64_t free_bytes, ui
 	};
 }
 
+/* Of a die whose total is known no engine can say more than that, nor what its budget is. */
+static void test_push_is_bounded(void **state)
+{
+	struct die_table table = { 0 };
+	struct die_push p;
+
+	sampled(&table.die[0], id(1, "0000:01:00.0"), 8 * GIB, 50);
+	table.die[0].total_bytes = 12 * GIB;
+	p = push_of(-1, id(1, ""), 7 * GIB, 60);
+	p.budget_bytes = 3 * GIB;
+	assert_int_equal(die_table_push(&table, &p), 0);
+	assert_int_equal(table.die[0].free_bytes, 7 * GIB);
+	p = push_of(0, (struct die_id){ 0 }, UINT64_MAX, 61);
+	p.budget_bytes = p.used_bytes = UINT64_MAX;
+	assert_int_equal(die_table_push(&table, &p), 0);
+	assert_int_equal(table.die[0].free_bytes, 12 * GIB);
+	assert_int_equal(table.die[0].used_bytes, 12 * GIB);
+	assert_int_equal(table.die[0].budget_bytes, 11 * GIB);
+	assert_int_equal(die_table_declared(&table), 0);
+	/* One that has but an index is declared; a name is as good as a sample. */
+	p.index = 3;
+	assert_int_equal(die_table_push(&table, &p), 3);
+	p = push_of(-1, id(9, ""), 1, 61);
+	assert_int_equal(die_table_push(&table, &p), 1);
+	assert_int_equal(die_table_declared(&table), 1 << 3);
+}
+
 /* The newer of sample and push says what is free, the newest push the budget; used adds up. */
 static void test_push_over_sample(void **state)
 {
@@ -212,6 +239,7 @@ static void test_places(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_push_is_bounded),
 		cmocka_unit_test(test_pci),    cmocka_unit_test(test_names),
 		cmocka_unit_test(test_pushes), cmocka_unit_test(test_push_over_sample),
 		cmocka_unit_test(test_places),

@@ -121,6 +121,7 @@ static void set_numbers(struct dies *dies, int place, uint64_t free_bytes, uint6
 	if (!facts->total_bytes)
 		facts->total_bytes = total_bytes;
 	die->free_bytes = free_bytes;
+	die->total_bytes = facts->total_bytes;
 	die->budget_bytes =
 		die_budget_bytes(facts->total_bytes, dies->agent->config.die_reserve_bytes);
 	die->sample_ns = sample_ns;

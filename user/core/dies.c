@@ -152,10 +152,16 @@ int die_table_push(struct die_table *table, const struct die_push *push)
 		die->sample_ns = push->push_ns;
 	}
 	if (push->push_ns >= die->push_ns) {
-		die->budget_bytes = push->budget_bytes;
+		if (!die->total_bytes)
+			die->budget_bytes = push->budget_bytes;
 		die->push_ns = push->push_ns;
 	}
 	die->used_bytes = add_u64(die->used_bytes, push->used_bytes);
+	/* Whatever an engine says: others read it too. */
+	if (die->total_bytes) {
+		die->free_bytes = u64_min(die->free_bytes, die->total_bytes);
+		die->used_bytes = u64_min(die->used_bytes, die->total_bytes);
+	}
 	die->n_pushes++;
 	return place;
 }
@@ -166,6 +172,17 @@ uint32_t die_table_shared(const struct die_table *table)
 
 	for (int i = 0; i < DIE_TABLE_MAX; i++)
 		if (table->die[i].n_pushes > 1)
+			mask |= 1u << i;
+	return mask;
+}
+
+uint32_t die_table_declared(const struct die_table *table)
+{
+	uint32_t mask = 0;
+
+	for (int i = 0; i < DIE_TABLE_MAX; i++)
+		if (table->die[i].n_pushes && !table->die[i].total_bytes &&
+		    !die_id_is_known(&table->die[i].id))
 			mask |= 1u << i;
 	return mask;
 }

@@ -24,6 +24,7 @@ struct die_id {
 struct die {
 	struct die_id id;
 	uint64_t free_bytes;
+	uint64_t total_bytes;  /* as sampled; 0: none but engines tell of it */
 	uint64_t budget_bytes; /* 0: no such die, or nothing is known of its memory */
 	uint64_t used_bytes;   /* of the engines that push */
 	uint64_t sample_ns;    /* CLOCK_MONOTONIC of free_bytes */
@@ -75,8 +76,9 @@ int die_pushes_set(struct die_pushes *pushes, struct die_push *push, uint64_t re
 
 /*
  * Lays a push over the table: by index at that place, by id at the die that has it, else at the
- * first free place. The newer of push and sample says what is free, the newest push the budget;
- * used bytes add up. Returns the place or -ENOSPC.
+ * first free place. The newer of push and sample says what is free, of a sampled die no more than
+ * its total; its budget stays, that of another is the newest push's. Used bytes add up. Returns the
+ * place or -ENOSPC.
  */
 int die_table_push(struct die_table *table, const struct die_push *push);
 
@@ -88,6 +90,12 @@ int die_table_place(const struct die_table *table, int wanted);
 
 /* Bit n: more than one engine pushed die n, so that its used bytes are no single engine's. */
 uint32_t die_table_shared(const struct die_table *table);
+
+/*
+ * Bit n: die n has no name and nobody samples it. It is what engines say, each of them by its own
+ * index perhaps of another die.
+ */
+uint32_t die_table_declared(const struct die_table *table);
 
 /* Highest known die + 1. */
 int die_table_count(const struct die_table *table);

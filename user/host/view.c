@@ -23,6 +23,8 @@ void view_dies_changed(struct view *view)
 	 * are. */
 	atomic_store_explicit(&view->page->shared_used, die_table_shared(&view->dies),
 			      memory_order_relaxed);
+	atomic_store_explicit(&view->page->declared, die_table_declared(&view->dies),
+			      memory_order_relaxed);
 }
 
 void view_read(struct view *view, const struct host_source *source, uint64_t now_ns)

@@ -180,7 +180,7 @@ static int push_die(const struct die_push *push, int timeout_ms)
 		return 0;
 	if (place < 0 || place >= DIE_TABLE_MAX)
 		return -EBADMSG;
-	reader_own_used(place, push->used_bytes);
+	reader_own_die(place, push);
 	return place;
 }
 
@@ -190,7 +190,7 @@ static int push_all(int timeout_ms)
 {
 	int r = 0;
 
-	reader_own_used_reset();
+	reader_own_dies_reset();
 	for (int i = 0; r != -ENOTCONN && i < w.pushes.count; i++)
 		r = push_die(&w.pushes.push[i], timeout_ms);
 	return r == -ENOTCONN ? r : 0;

@@ -29,12 +29,17 @@ struct slot {
 	_Atomic uint32_t sleepers; /* threads that are, or are about to be, in futex_wait */
 };
 
+/* What this engine told the agent of a die. */
+struct own_die {
+	_Atomic uint64_t free_bytes, budget_bytes, used_bytes;
+};
+
 static struct {
 	_Atomic uint64_t generation; /* counter << 2 | (page + 1) */
 	struct slot slot[2];
-	void *agent_map;                /* AGENT_MAP_BYTES of address space, reserved once */
-	_Atomic uint32_t own_used_mask; /* places of own_used that count */
-	_Atomic uint64_t own_used[DIE_TABLE_MAX];
+	void *agent_map;               /* AGENT_MAP_BYTES of address space, reserved once */
+	_Atomic uint32_t own_die_mask; /* places of own_die that count */
+	struct own_die own_die[DIE_TABLE_MAX];
 	_Alignas(4096) struct page own;
 } g;
 
@@ -168,40 +173,67 @@ enum reader_page reader_current(void)
 
 _Static_assert(DIE_TABLE_MAX <= 32, "bits of a mask");
 
-void reader_own_used(int place, uint64_t used_bytes)
+static void put(_Atomic uint64_t *word, uint64_t value)
 {
-	atomic_store_explicit(&g.own_used[place], used_bytes, memory_order_relaxed);
-	atomic_fetch_or_explicit(&g.own_used_mask, 1u << place, memory_order_release);
+	atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-void reader_own_used_reset(void)
+static uint64_t get(const _Atomic uint64_t *word)
 {
-	atomic_store_explicit(&g.own_used_mask, 0, memory_order_relaxed);
+	return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-static uint32_t agent_shared_used(void)
+void reader_own_die(int place, const struct die_push *push)
 {
-	return (uint32_t)atomic_load_explicit(&g.slot[READER_AGENT].view.page->shared_used,
-					      memory_order_relaxed);
+	struct own_die *own = &g.own_die[place];
+
+	put(&own->free_bytes, push->free_bytes);
+	put(&own->budget_bytes, push->budget_bytes);
+	put(&own->used_bytes, push->used_bytes);
+	atomic_fetch_or_explicit(&g.own_die_mask, 1u << place, memory_order_release);
 }
 
-static void put_own_used(uint32_t mask, pn_mem_state *state, pn_mem_ext *ext)
+void reader_own_dies_reset(void)
 {
+	atomic_store_explicit(&g.own_die_mask, 0, memory_order_relaxed);
+}
+
+/* In the place of what other engines made of it: used bytes, and all of a die without a name. */
+static void put_own_die(int place, bool declared, pn_mem_state *state, pn_mem_ext *ext)
+{
+	const struct own_die *own = &g.own_die[place];
+	pn_mem_die *more =
+		ext && place >= PN_MEM_MAX_DIES ? &ext->more_die[place - PN_MEM_MAX_DIES] : NULL;
+
+	if (more)
+		more->used_bytes = get(&own->used_bytes);
+	if (!state || place >= PN_MEM_MAX_DIES)
+		return;
+	state->per_die_used[place] = get(&own->used_bytes);
+	if (!declared)
+		return;
+	state->per_die_free[place] = get(&own->free_bytes);
+	state->per_die_budget[place] = get(&own->budget_bytes);
+}
+
+static void put_own_dies(pn_mem_state *state, pn_mem_ext *ext)
+{
+	const struct page *page = g.slot[READER_AGENT].view.page;
+	uint32_t mask = atomic_load_explicit(&g.own_die_mask, memory_order_acquire);
+	uint32_t declared;
+
+	mask &= (uint32_t)get(&page->shared_used);
+	declared = mask ? (uint32_t)get(&page->declared) : 0;
 	for (; mask; mask &= mask - 1) {
 		int place = __builtin_ctz(mask);
-		uint64_t used = atomic_load_explicit(&g.own_used[place], memory_order_relaxed);
 
-		if (state && place < PN_MEM_MAX_DIES)
-			state->per_die_used[place] = used;
-		else if (ext && place >= PN_MEM_MAX_DIES)
-			ext->more_die[place - PN_MEM_MAX_DIES].used_bytes = used;
+		put_own_die(place, declared & 1u << place, state, ext);
 	}
 }
 
 int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 {
 	uint64_t generation = atomic_load_explicit(&g.generation, memory_order_acquire), after;
-	uint32_t own_used_mask;
 	int r;
 
 	for (int tries = 0; tries < PAGE_READ_TRIES; tries++) {
@@ -213,11 +245,9 @@ int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 		atomic_thread_fence(memory_order_acquire);
 		after = atomic_load_explicit(&g.generation, memory_order_acquire);
 		if (after == generation) {
-			own_used_mask =
-				atomic_load_explicit(&g.own_used_mask, memory_order_acquire);
-			if (own_used_mask && on == READER_AGENT && !r)
-				put_own_used(own_used_mask & agent_shared_used(), ret_state,
-					     ret_ext);
+			if (on == READER_AGENT && !r &&
+			    atomic_load_explicit(&g.own_die_mask, memory_order_relaxed))
+				put_own_dies(ret_state, ret_ext);
 			return r;
 		}
 		generation = after;
@@ -344,7 +374,7 @@ int reader_wait_at(pn_memwatch_at_t at, pn_mem_level level, uint64_t deadline_ns
 void reader_after_fork(void)
 {
 	atomic_store_explicit(&g.generation, 0, memory_order_relaxed);
-	reader_own_used_reset();
+	reader_own_dies_reset();
 	for (int i = 0; i < 2; i++)
 		atomic_store_explicit(&g.slot[i].sleepers, 0, memory_order_relaxed);
 }

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "core/dies.h"
 #include "core/page.h"
 #include "pn_memwatch.h"
 
@@ -43,12 +44,13 @@ void reader_switch(enum reader_page to);
 enum reader_page reader_current(void);
 
 /*
- * What this engine uses of the die at a place of the agent's page: where other engines of its group
- * push that die too, readers of this process see it instead of the sum. reader_own_used_reset
- * forgets all. Any thread.
+ * What this engine told of the die at a place of the agent's page. Where other engines of its group
+ * push that die too, readers of this process see its own used bytes instead of the sum; and of a
+ * die that has no name nor sample, so that those others may mean another one, all of its own.
+ * reader_own_dies_reset forgets all. Any thread.
  */
-void reader_own_used(int place, uint64_t used_bytes);
-void reader_own_used_reset(void);
+void reader_own_die(int place, const struct die_push *push);
+void reader_own_dies_reset(void);
 
 /* As pn_memwatch_read_ext, pn_memwatch_wait and pn_memwatch_wait_at. */
 int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext);
