@@ -151,7 +151,8 @@ static void test_waiters(void **unused)
 	waiter_start(&critical, PN_AT_LEAST, PN_MEM_LEVEL_CRITICAL);
 	pn_memwatch_stop();
 	pthread_join(critical.thread, NULL);
-	assert_int_equal(critical.result, -ESHUTDOWN);
+	/* -ENODATA: it was not asleep yet, and found nothing to wait for. */
+	assert_true(critical.result == -ESHUTDOWN || critical.result == -ENODATA);
 }
 
 /* A crossing that comes while the sleeper is on its way to sleep is not missed. */
