@@ -30,6 +30,10 @@ typedef enum {
 /*
  * One snapshot. Bytes are bytes, PSI averages are percent (0..100, two decimals as the kernel
  * prints them). On systems without PSI or cgroups those fields are 0, which means no pressure.
+ *
+ * From an agent, while MemAvailable is at OK, the host's PSI (these two fields and the live ones)
+ * is without the stalls of other watched cgroups that have a limit: a group at its own limit is
+ * not the host's pressure. It is never more than the file says.
  */
 typedef struct {
 	uint64_t host_total_bytes;     /* MemTotal / sysctl hw.memsize */
