@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -29,7 +28,6 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "core/page.h"
 #include "core/proto.h"
 #include "lib/agent_proc.h"
 #include "pn_memwatch.h"
@@ -368,40 +366,6 @@ static void test_no_memlock(void **state)
 
 /* ---- clients that mean no good ------------------------------------------------------------- */
 
-/* Whatever it tries, a client cannot change the page or the file behind it. */
-static void test_page_is_sealed(void **state)
-{
-	int sock, memfd, again;
-	char path[64];
-	void *map;
-
-	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
-	sock = client_connect();
-	memfd = client_hello(sock);
-	assert_ptr_equal(mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0),
-			 MAP_FAILED);
-	map = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, memfd, 0);
-	assert_ptr_not_equal(map, MAP_FAILED);
-	assert_int_equal(mprotect(map, PAGE_BYTES, PROT_READ | PROT_WRITE), -1);
-	assert_int_equal(ftruncate(memfd, 0), -1);
-	assert_int_equal(ftruncate(memfd, 2 * PAGE_BYTES), -1);
-	assert_int_equal(pwrite(memfd, "x", 1, 0), -1);
-	assert_int_equal(
-		fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE_BYTES), -1);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", memfd);
-	again = open(path, O_RDWR | O_CLOEXEC);
-	if (again >= 0) {
-		assert_ptr_equal(
-			mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0),
-			MAP_FAILED);
-		close(again);
-	}
-	assert_int_equal(fcntl(memfd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-	munmap(map, PAGE_BYTES);
-	close(memfd);
-	close(sock);
-}
-
 static int count_fds(pid_t pid)
 {
 	char path[64];
@@ -559,7 +523,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_background, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_broken_proc, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_btf, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_page_is_sealed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_flood, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),

@@ -114,16 +114,45 @@ int raw_hello(int sock)
 	return raw_status(sock, PROTO_HELLO);
 }
 
-int raw_page(int sock)
+/* The page's memfd, or -errno. */
+static int take_page(int sock, struct proto_welcome *ret_welcome)
 {
 	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 1);
-	struct proto_welcome welcome;
 	int memfd, r = raw_send(sock, &hello, sizeof(hello), NULL, 0);
-	ssize_t n = r ? r : raw_receive(sock, &welcome, sizeof(welcome), &memfd, LIMIT_MS);
+	ssize_t n = r ? r : raw_receive(sock, ret_welcome, sizeof(*ret_welcome), &memfd, LIMIT_MS);
 
-	if (n < (ssize_t)sizeof(welcome.header))
+	if (n < (ssize_t)sizeof(ret_welcome->header))
 		return n < 0 ? (int)n : -EBADMSG;
-	if (welcome.header.status)
-		return welcome.header.status;
+	if (ret_welcome->header.status)
+		return ret_welcome->header.status;
 	return memfd < 0 ? -EPROTO : memfd;
+}
+
+int raw_page(int sock)
+{
+	struct proto_welcome welcome;
+
+	return take_page(sock, &welcome);
+}
+
+int raw_client_open(struct raw_client *ret_client, const char *socket_path)
+{
+	struct proto_welcome welcome;
+	int sock = raw_connect(socket_path), memfd;
+
+	if (sock < 0)
+		return sock;
+	memfd = take_page(sock, &welcome);
+	if (memfd < 0) {
+		close(sock);
+		return memfd;
+	}
+	*ret_client = (struct raw_client){ sock, memfd, welcome.agent_pid };
+	return 0;
+}
+
+void raw_client_close(struct raw_client *client)
+{
+	close(client->memfd);
+	close(client->sock);
 }

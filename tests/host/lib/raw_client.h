@@ -37,4 +37,15 @@ int raw_hello(int sock);
 /* Says hello: the page's memfd, or -errno. */
 int raw_page(int sock);
 
+/* One that has said hello. */
+struct raw_client {
+	int sock;
+	int memfd; /* the page of this process's view, as the agent handed it out */
+	uint32_t agent_pid;
+};
+
+/* Connects and says hello. 0 or -errno; nothing is left open on an error. */
+int raw_client_open(struct raw_client *ret_client, const char *socket_path);
+void raw_client_close(struct raw_client *client);
+
 #endif
