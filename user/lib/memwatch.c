@@ -32,7 +32,6 @@
 #define START_TIMEOUT_MS   250
 /* From the poll thread: while it waits for an agent that does not answer it does not poll. */
 #define ATTACH_TIMEOUT_MS  50
-#define ATTACH_INTERVAL_NS (500 * NS_PER_MS)
 #define HEARTBEAT_CHECK_MS 1000
 #define HEARTBEAT_LIMIT_NS (3 * SCHEDULE_HEARTBEAT_NS)
 
@@ -53,9 +52,8 @@ static struct {
 	struct view view;         /* on the process's own page */
 	struct die_pushes pushes; /* what the engine said of its dies: kept on either source */
 	struct link link;
-	int trigger_fd;         /* PSI trigger while polling, -1: none granted */
-	uint64_t poll_due_ns;   /* next tick of the poll */
-	uint64_t attach_due_ns; /* next try to reach an agent */
+	int trigger_fd;       /* PSI trigger while polling, -1: none granted */
+	uint64_t poll_due_ns; /* next tick of the poll: an agent is tried, then a look is made */
 
 	pthread_t thread;
 	int stop_fd; /* eventfd: ends the thread */
@@ -129,7 +127,7 @@ static void fall_back(const char *why)
 		w.view.carry.hold.level = last.level;
 	own_look(true, 0, true);
 	reader_switch(READER_OWN);
-	w.poll_due_ns = w.attach_due_ns = clock_now_ns();
+	w.poll_due_ns = clock_now_ns();
 	say("%s: polling in this process every %d ms", why, PN_MEMWATCH_POLL_MS);
 }
 
@@ -214,7 +212,6 @@ static int attach(int timeout_ms)
 	const char *why;
 	int memfd, r;
 
-	w.attach_due_ns = clock_now_ns() + ATTACH_INTERVAL_NS;
 	r = link_open(&w.link, w.socket_path, timeout_ms, &memfd);
 	if (r)
 		return r;
@@ -248,14 +245,15 @@ static void follow_agent(short revents)
 static void poll_tick(short revents)
 {
 	uint64_t now_ns = clock_now_ns();
+	bool due = now_ns >= w.poll_due_ns;
 
 	if (revents & POLLERR)
 		close_fd(&w.trigger_fd);
-	if (now_ns >= w.attach_due_ns && !attach(ATTACH_TIMEOUT_MS))
+	if (due && !attach(ATTACH_TIMEOUT_MS))
 		return;
-	if (now_ns >= w.poll_due_ns || revents & POLLPRI)
+	if (due || revents & POLLPRI)
 		own_look(false, revents & POLLPRI ? now_ns : 0, false);
-	if (now_ns >= w.poll_due_ns)
+	if (due)
 		w.poll_due_ns = now_ns + PN_MEMWATCH_POLL_MS * NS_PER_MS;
 }
 
