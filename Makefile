@@ -4,6 +4,7 @@
 #   make            build             make run     build, start the agent, show the snapshot
 #   make check      build, test all   make bench   the measurements
 #   make bundle     build/bundle: the programs for a Linux without the libraries they need
+#   make soak       what make check runs shortened, at its whole length: half an hour
 #   make check-kernels   the host tests on Debian's kernels from 5.10 on, under qemu
 # V=1 shows commands, WERROR=1 makes warnings errors, CFLAGS and LDFLAGS are appended.
 
@@ -53,7 +54,7 @@ objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all run check check-kernels bundle bench install clean tests
+.PHONY: all run check soak check-kernels bundle bench install clean tests
 
 all: $(B)/pnmemd $(B)/pnmem $(B)/pnmem-dies $(B)/libpnmem.so $(B)/libpnmem.a $(B)/tools/pressure
 
@@ -224,6 +225,11 @@ check:
 	$(Q)tools/deps.sh test $(if $(CHECK_KERNELS),vm)
 	$(Q)$(MAKE) --no-print-directory tests WERROR=1
 	$(Q)tests/check $(B)
+
+soak:
+	$(Q)tools/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all $(B)/tests/host/test_restart WERROR=1
+	$(Q)tests/soak.sh $(B)
 
 check-kernels:
 	$(Q)tools/deps.sh test vm
