@@ -52,6 +52,7 @@ struct agent_options {
 	const char *cuda_lib; /* libcuda for the die sampler; NULL: its default */
 	bool no_bpf;
 	bool foreground;
+	bool replace;       /* take the socket over from the agent that serves it, if one does */
 	uint32_t best_mode; /* PN_MODE_*: do not try anything better */
 };
 
@@ -149,9 +150,12 @@ const struct host_source *spared_source(struct agent *agent, struct agent_view *
 /*
  * serve.c: the clients. Opening takes the socket's path (socket.c), so that a second agent ends
  * before it does anything else; engines can connect only once the agent listens, when all is ready.
- * Both log what went wrong. 0 or -errno.
+ * With options.replace, opening leaves a path that is served alone, and the agent that serves it is
+ * asked to end by server_take_over, which otherwise does nothing. All log what went wrong. 0 or
+ * -errno.
  */
 int server_open(struct agent *agent);
+int server_take_over(struct agent *agent);
 int server_listen(struct agent *agent);
 /* Drops clients that have moved to another cgroup; a few of them a call. */
 void server_follow(struct agent *agent);

@@ -29,12 +29,22 @@
 /* Found by argp in libc, so it must be visible. */
 __attribute__((visibility("default"))) const char *argp_program_version = "pnmemd " PNMEM_VERSION;
 
-enum { OPT_NO_BPF = 256, OPT_FOREGROUND, OPT_PROCFS, OPT_CGROUPFS, OPT_STALL_HOOK, OPT_CUDA_LIB };
+enum {
+	OPT_NO_BPF = 256,
+	OPT_FOREGROUND,
+	OPT_PROCFS,
+	OPT_CGROUPFS,
+	OPT_STALL_HOOK,
+	OPT_CUDA_LIB,
+	OPT_REPLACE,
+};
 
 static const struct argp_option option_table[] = {
 	{ "socket", 's', "PATH", 0,
 	  "Serve engines on this socket (PN_SOCKET, else " PN_SOCKET_DEFAULT ")", 0 },
 	{ "foreground", OPT_FOREGROUND, 0, 0, "Stay in the foreground", 0 },
+	{ "replace", OPT_REPLACE, 0, 0, "Take over from the agent that serves the socket, if any",
+	  0 },
 	{ "no-bpf", OPT_NO_BPF, 0, 0, "Load no BPF programs; use a PSI trigger or a poll", 0 },
 	{ "stall-hook", OPT_STALL_HOOK, "RUNG", 0,
 	  "Best hook to try for stalls, and so for cgroup events: fentry (default), kprobe, "
@@ -79,6 +89,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_FOREGROUND:
 		options->foreground = true;
+		return 0;
+	case OPT_REPLACE:
+		options->replace = true;
 		return 0;
 	case OPT_PROCFS:
 		options->procfs = arg;
@@ -197,7 +210,10 @@ static int agent_open(struct agent *agent)
 	if (r < 0)
 		return r;
 	wake_open(agent);
-	r = dies_open(agent);
+	/* Before the dies: two samplers would see each other's memory. */
+	r = server_take_over(agent);
+	if (!r)
+		r = dies_open(agent);
 	if (r < 0)
 		return r;
 	sd_event_set_watchdog(agent->event, true);

@@ -502,7 +502,12 @@ int server_open(struct agent *agent)
 	/* Among the clients, in turn: all that had asked when the first of a round did are in. */
 	sd_event_source_set_priority(server->flush, SD_EVENT_PRIORITY_IDLE);
 	sd_event_source_set_enabled(server->flush, SD_EVENT_OFF);
-	return socket_take(&server->socket, agent->options->socket_path);
+	return socket_take(&server->socket, agent->options->socket_path, agent->options->replace);
+}
+
+int server_take_over(struct agent *agent)
+{
+	return socket_take_over(&agent->server->socket);
 }
 
 int server_listen(struct agent *agent)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/log.h"
+#include "agent/replace.h"
 
 #define BACKLOG 512
 
@@ -26,23 +27,19 @@ static int take_lock(struct served_socket *served)
 		log_line(LOG_ERR, "cannot create %s: %s", path, strerror(errno));
 		return -errno;
 	}
-	if (flock(served->lock_fd, LOCK_EX | LOCK_NB)) {
-		log_line(LOG_ERR, "another agent already serves %s", served->path);
-		return -EADDRINUSE;
-	}
-	return 0;
+	return flock(served->lock_fd, LOCK_EX | LOCK_NB) ? -EADDRINUSE : 0;
 }
 
 /* Removes what a killed agent left; anything else at the path is not ours to touch. */
-static int clear_stale(const struct served_socket *served, const struct sockaddr_un *addr)
+static int clear_stale(const struct sockaddr_un *addr)
 {
 	struct stat st;
 	int probe, r;
 
-	if (lstat(served->path, &st))
+	if (lstat(addr->sun_path, &st))
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode)) {
-		log_line(LOG_ERR, "%s exists and is not a socket: not touching it", served->path);
+		log_line(LOG_ERR, "%s exists and is not a socket: not touching it", addr->sun_path);
 		return -EEXIST;
 	}
 	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -51,28 +48,51 @@ static int clear_stale(const struct served_socket *served, const struct sockaddr
 	r = connect(probe, (const struct sockaddr *)addr, sizeof(*addr)) ? -errno : 0;
 	close(probe);
 	if (r != -ECONNREFUSED) {
-		log_line(LOG_ERR, "%s is another program's socket: not touching it", served->path);
+		log_line(LOG_ERR, "%s is another program's socket: not touching it",
+			 addr->sun_path);
 		return -EADDRINUSE;
 	}
-	return unlink(served->path) ? -errno : 0;
+	return unlink(addr->sun_path) ? -errno : 0;
 }
 
 static int bind_socket(struct served_socket *served)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct stat st;
 	int r;
 
-	strcpy(addr.sun_path, served->path);
-	r = clear_stale(served, &addr);
+	strcpy(addr.sun_path, served->bound_path);
+	r = clear_stale(&addr);
 	if (r)
 		return r;
 	served->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (served->fd < 0 || bind(served->fd, (struct sockaddr *)&addr, sizeof(addr))) {
-		log_line(LOG_ERR, "cannot serve %s: %s", served->path, strerror(errno));
+	if (served->fd < 0 || bind(served->fd, (struct sockaddr *)&addr, sizeof(addr)) ||
+	    lstat(addr.sun_path, &st)) {
+		log_line(LOG_ERR, "cannot serve %s: %s", addr.sun_path, strerror(errno));
 		return -errno;
 	}
 	served->bound = true;
+	served->bound_inode = st.st_ino;
 	return 0;
+}
+
+static void unbind_socket(const struct served_socket *served)
+{
+	struct stat st;
+
+	if (served->bound && !lstat(served->bound_path, &st) && st.st_ino == served->bound_inode)
+		unlink(served->bound_path);
+}
+
+/* Somebody serves the path: bind under a name beside it, to take it over when all is ready. */
+static int prepare_to_replace(struct served_socket *served)
+{
+	int r = replace_find(served->path, &served->old_pidfd);
+
+	if (r)
+		return r;
+	strcat(served->bound_path, ".next");
+	return bind_socket(served);
 }
 
 /* The default's directory is on a tmpfs and may have to be made. */
@@ -89,7 +109,7 @@ static void make_directory(const char *socket_path)
 	mkdir(dir, 0755); /* where it fails, creating the lock file says why */
 }
 
-int socket_take(struct served_socket *served, const char *path)
+int socket_take(struct served_socket *served, const char *path, bool replace)
 {
 	int r;
 
@@ -98,27 +118,48 @@ int socket_take(struct served_socket *served, const char *path)
 		return -ENAMETOOLONG;
 	}
 	strcpy(served->path, path);
+	strcpy(served->bound_path, path);
 	make_directory(path);
 	r = take_lock(served);
+	if (r == -EADDRINUSE && replace)
+		return prepare_to_replace(served);
+	if (r == -EADDRINUSE)
+		log_line(LOG_ERR, "another agent already serves %s", path);
 	return r ? r : bind_socket(served);
 }
 
+int socket_take_over(struct served_socket *served)
+{
+	int r;
+
+	if (served->old_pidfd < 0)
+		return 0;
+	r = socket_listen(served);
+	if (!r)
+		r = replace_take(served->path, served->bound_path, served->old_pidfd,
+				 served->lock_fd);
+	if (!r)
+		strcpy(served->bound_path, served->path);
+	return r;
+}
+
+/* A second time, after a take-over, it changes nothing. */
 int socket_listen(struct served_socket *served)
 {
 	/* Engines of any user may read; what they can change is their own view's dies. */
-	if (chmod(served->path, 0666) || listen(served->fd, BACKLOG)) {
-		log_line(LOG_ERR, "cannot serve %s: %s", served->path, strerror(errno));
-		return -errno;
-	}
-	return 0;
+	if (!chmod(served->bound_path, 0666) && !listen(served->fd, BACKLOG))
+		return 0;
+	log_line(LOG_ERR, "cannot serve %s: %s", served->bound_path, strerror(errno));
+	return -errno;
 }
 
 void socket_close(struct served_socket *served)
 {
-	if (served->bound)
-		unlink(served->path);
+	unbind_socket(served);
 	if (served->fd >= 0)
 		close(served->fd);
+	if (served->old_pidfd >= 0)
+		close(served->old_pidfd);
 	if (served->lock_fd >= 0)
 		close(served->lock_fd);
 	*served = SERVED_SOCKET_NONE;

@@ -1,26 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A socket path that one agent serves at a time. */
+/* A socket path that one agent serves at a time, and that another can take over. */
 #ifndef PNMEM_AGENT_SOCKET_H
 #define PNMEM_AGENT_SOCKET_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 #include <sys/un.h>
 
+#define SOCKET_PATH_BYTES sizeof(((struct sockaddr_un *)0)->sun_path)
+
 struct served_socket {
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int lock_fd; /* held for as long as the agent lives; -1: not ours */
-	int fd;      /* bound, -1: none */
-	bool bound;  /* the socket file is ours to remove */
+	char path[SOCKET_PATH_BYTES];
+	int lock_fd;                        /* held while the agent lives; -1: not opened */
+	int fd;                             /* bound, -1: none */
+	int old_pidfd;                      /* the agent that is to be replaced, -1: none */
+	bool bound;                         /* bound_path is our socket, to be removed */
+	ino_t bound_inode;                  /* or another agent's, which has taken the path over */
+	char bound_path[SOCKET_PATH_BYTES]; /* path, or a name beside it until that is taken over */
 };
 
-#define SERVED_SOCKET_NONE ((struct served_socket){ .lock_fd = -1, .fd = -1 })
+#define SERVED_SOCKET_NONE ((struct served_socket){ .lock_fd = -1, .fd = -1, .old_pidfd = -1 })
 
 /*
  * Takes the path: its lock file first, then the socket, which replaces one that a killed agent
- * left. Logs what went wrong. Returns 0 or -errno, -EADDRINUSE for a path that is being served;
- * close it in any case. *served is SERVED_SOCKET_NONE before.
+ * left. replace: a path that is being served is left alone for now (socket_take_over). Logs what
+ * went wrong. Returns 0 or -errno, -EADDRINUSE for a path that is being served; close it in any
+ * case. *served is SERVED_SOCKET_NONE before.
  */
-int socket_take(struct served_socket *served, const char *path);
+int socket_take(struct served_socket *served, const char *path, bool replace);
+
+/* Asks the agent that serves the path to end, if there is one, and takes its place. As above. */
+int socket_take_over(struct served_socket *served);
 
 /* From here on clients of any user can connect. Logs. 0 or -errno. */
 int socket_listen(struct served_socket *served);
