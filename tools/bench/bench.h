@@ -30,6 +30,7 @@ void idle_bench(struct bench *bench);
 void hook_cost_bench(struct bench *bench);
 void decisions_bench(struct bench *bench);
 void waiters_bench(struct bench *bench);
+void engines_bench(struct bench *bench);
 
 /* True once SIGINT or SIGTERM has come: end the round, clean up, return. */
 bool bench_stopped(void);

@@ -28,9 +28,9 @@ static const struct subject {
 	void (*run)(struct bench *bench);
 } subject_table[] = {
 	{ "decisions", decisions_bench }, { "snapshot", snapshot_bench },
-	{ "waiters", waiters_bench },     { "idle", idle_bench },
-	{ "tight", tight_bench },         { "latency", latency_bench },
-	{ "hooks", hook_cost_bench },
+	{ "waiters", waiters_bench },     { "engines", engines_bench },
+	{ "idle", idle_bench },           { "tight", tight_bench },
+	{ "latency", latency_bench },     { "hooks", hook_cost_bench },
 };
 
 #define SUBJECT_COUNT (sizeof(subject_table) / sizeof(subject_table[0]))
@@ -122,8 +122,8 @@ int main(int argc, char **argv)
 		.args_doc = "BUILD [SUBJECT...]",
 		.doc = "Measures pnmem, in some ten minutes; run it from the top of the tree. "
 		       "BUILD is the build folder, where bench.json is written. Subjects: "
-		       "decisions, snapshot, waiters, idle, tight, latency, hooks; all without "
-		       "any.",
+		       "decisions, snapshot, waiters, engines, idle, tight, latency, hooks; all "
+		       "without any.",
 	};
 	const char *quick = getenv("BENCH_QUICK");
 	struct options options = { .quick = quick && strcmp(quick, "") && strcmp(quick, "0") };
