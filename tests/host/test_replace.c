@@ -6,6 +6,7 @@
  * it is retired; and an agent that does not end keeps its socket.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,10 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -275,6 +279,85 @@ static void test_one_that_hangs(void **state)
 	assert_int_equal(access(agent.socket_path, F_OK), -1);
 }
 
+static bool inode_is_another(void *arg)
+{
+	const struct stat *before = arg;
+	struct stat now;
+
+	return !lstat(agent.socket_path, &now) && now.st_ino != before->st_ino;
+}
+
+/* Killed while it waits for one that hangs, a new agent leaves nothing that stops the next one. */
+static void test_killed_while_it_waits(void **state)
+{
+	struct agent_proc new_agent;
+	struct stat before;
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(lstat(agent.socket_path, &before), 0);
+	agent_proc_signal(&agent, SIGSTOP);
+	new_agent = agent;
+	assert_int_equal(agent_proc_start(&new_agent, replace_no_bpf), 0);
+	assert_true(test_until(inode_is_another, &before, 5000));
+	agent_proc_kill(&new_agent);
+	agent_proc_signal(&agent, SIGCONT);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	assert_int_equal(agent_proc_start(&agent, replace_no_bpf), 0);
+	assert_int_equal(serving_pid(), agent.pid);
+	replace(replace_no_bpf); /* over what was left under the name beside it */
+}
+
+/*
+ * As an agent did before there was --replace: at its end it removes what is at its path, whoever
+ * made that, and then gives up the lock.
+ */
+static void old_agent_main(int ready_fd)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0), lock_fd, signal_number;
+	char lock_path[128];
+	sigset_t term;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, NULL);
+	strcpy(addr.sun_path, agent.socket_path);
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", agent.socket_path);
+	lock_fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (lock_fd < 0 || flock(lock_fd, LOCK_EX | LOCK_NB) ||
+	    bind(sock, (struct sockaddr *)&addr, sizeof(addr)) || listen(sock, 8) ||
+	    write(ready_fd, "", 1) != 1)
+		_exit(1);
+	sigwait(&term, &signal_number);
+	unlink(agent.socket_path);
+	_exit(0);
+}
+
+static bool serves(void *arg)
+{
+	return serving_pid() == agent.pid;
+}
+
+static void test_one_older_than_this(void **state)
+{
+	int ready[2], status;
+	pid_t old;
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	old = fork();
+	if (!old)
+		old_agent_main(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	assert_int_equal(agent_proc_start(&agent, replace_no_bpf), 0); /* the old one accepts */
+	assert_int_equal(waitpid(old, &status, 0), old);
+	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+	assert_true(test_until(serves, NULL, RETURN_MS));
+}
+
 static bool has_gone(void *arg)
 {
 	return serving_pid() != *(pid_t *)arg;
@@ -304,6 +387,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_old_page, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nobody, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_that_hangs, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_while_it_waits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_older_than_this, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_in_the_background, setup, teardown),
 	};
 

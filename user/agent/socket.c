@@ -76,12 +76,11 @@ static int bind_socket(struct served_socket *served)
 	return 0;
 }
 
-static void unbind_socket(const struct served_socket *served)
+static bool path_is_ours(const struct served_socket *served)
 {
 	struct stat st;
 
-	if (served->bound && !lstat(served->bound_path, &st) && st.st_ino == served->bound_inode)
-		unlink(served->bound_path);
+	return !lstat(served->bound_path, &st) && st.st_ino == served->bound_inode;
 }
 
 /* Somebody serves the path: bind under a name beside it, to take it over when all is ready. */
@@ -138,9 +137,15 @@ int socket_take_over(struct served_socket *served)
 	if (!r)
 		r = replace_take(served->path, served->bound_path, served->old_pidfd,
 				 served->lock_fd);
-	if (!r)
-		strcpy(served->bound_path, served->path);
-	return r;
+	if (r)
+		return r;
+	strcpy(served->bound_path, served->path);
+	if (path_is_ours(served))
+		return 0;
+	/* An agent older than --replace removes whatever it finds under its name. */
+	close(served->fd);
+	served->bound = false;
+	return bind_socket(served);
 }
 
 /* A second time, after a take-over, it changes nothing. */
@@ -155,7 +160,8 @@ int socket_listen(struct served_socket *served)
 
 void socket_close(struct served_socket *served)
 {
-	unbind_socket(served);
+	if (served->bound && path_is_ours(served))
+		unlink(served->bound_path);
 	if (served->fd >= 0)
 		close(served->fd);
 	if (served->old_pidfd >= 0)
