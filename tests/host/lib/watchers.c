@@ -397,6 +397,13 @@ struct watcher_held watcher_held(const struct watcher *watcher)
 	return held;
 }
 
+bool watchers_soak(void)
+{
+	const char *soak = getenv("PN_SOAK");
+
+	return soak && !strcmp(soak, "1");
+}
+
 void watchers_stop(struct watchers *w)
 {
 	static const char *const names[] = { "/pressure/memory", "/pressure", "/meminfo", "" };

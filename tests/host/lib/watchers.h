@@ -70,6 +70,9 @@ struct watcher_held {
 
 struct watcher_held watcher_held(const struct watcher *watcher);
 
+/* PN_SOAK=1 in the environment: run at whole length. */
+bool watchers_soak(void);
+
 /* Ends the engines and removes the folder. Allowed after a failed init or start. */
 void watchers_stop(struct watchers *w);
 
