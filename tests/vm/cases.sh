@@ -41,6 +41,7 @@ plain)
 	run 'hooks' "$0" hooks
 	run 'cgroup events by poll' build/test_memcg_events
 	run 'agent' build/test_agent
+	run 'sealed pages' build/test_seal
 	rungs 'each rung' 'fentry kprobe tracepoint trigger poll'
 	export PNMEM_BTF=/nonexistent
 	rungs 'no BTF' 'trigger poll'

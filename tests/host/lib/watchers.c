@@ -164,7 +164,9 @@ static void *waiter_main(void *arg)
 
 	while (!r) {
 		r = pn_memwatch_wait(PN_WAIT_SNAPSHOT, &seen, clock_now_ns() + WAIT_MAX_NS, &now);
-		if (!r && now.seq <= seen.seq)
+		if (r)
+			break;
+		if (now.seq <= seen.seq)
 			fail("a wait ended with seq %llu after %llu", (unsigned long long)now.seq,
 			     (unsigned long long)seen.seq);
 		seen = now;
