@@ -6,9 +6,8 @@
  * run at the same time, one with the thousand and one with a single engine, so that whatever wakes
  * the machine meets both. fleet.h says what stands for an engine.
  *
- * In one run of some 512 a publish costs more with the thousand: where the kernel's futex hash (256
- * buckets for each CPU) has put both words of the page into one bucket, the wake of one word walks
- * the sleepers of the other, by 40 us at worst as measured with a thousand processes.
+ * In a few runs a publish costs more with the thousand: where the kernel's futex hash puts both words
+ * of the page into one bucket, the wake of one word walks the sleepers of the other.
  */
 #include <errno.h>
 #include <stdio.h>
