@@ -174,6 +174,7 @@ static int open_signals(struct agent *agent)
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGINT);
 	sigaddset(&mask, SIGHUP);
+	sigaddset(&mask, SIGCHLD); /* of the die sampler, where the kernel has no pidfd */
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	r = sd_event_add_signal(agent->event, NULL, SIGTERM, NULL, NULL);
 	if (r >= 0)

@@ -32,10 +32,6 @@
 /* Messages of one wake-up of the loop: two passes of all the dies that there can be. */
 #define BATCH_MAX 128
 
-#ifndef P_PIDFD
-#define P_PIDFD 3
-#endif
-
 enum state {
 	WAITING, /* until due_ns, to be started */
 	RUNNING,
@@ -53,8 +49,7 @@ struct sampler {
 	uint64_t backoff_ns;
 	uint64_t started_ns;
 	pid_t pid;
-	int pidfd;
-	sd_event_source *exit_source; /* owns pidfd */
+	sd_event_source *exit_source;
 	int sock;
 	sd_event_source *io; /* owns sock */
 
@@ -242,13 +237,10 @@ static void reaped(struct sampler *s, const siginfo_t *info, uint64_t now_ns)
 	arm(s);
 }
 
-static int on_exit_of_child(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static int on_exit_of_child(sd_event_source *source, const siginfo_t *info, void *userdata)
 {
 	struct sampler *s = userdata;
-	siginfo_t info = { 0 };
 
-	if (waitid(P_PIDFD, (id_t)s->pidfd, &info, WEXITED | WNOHANG) && errno != ECHILD)
-		return 0;
 	/* What it said last is still in the socket; why it ended may be among it. */
 	if (s->io) {
 		struct die_message last;
@@ -261,7 +253,7 @@ static int on_exit_of_child(sd_event_source *source, int fd, uint32_t revents, v
 				s->driver_known = true;
 			}
 	}
-	reaped(s, &info, clock_now_ns());
+	reaped(s, info, clock_now_ns());
 	return 0;
 }
 
@@ -360,15 +352,8 @@ static int follow(struct sampler *s, int sock)
 {
 	int r;
 
-	s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-	r = s->pidfd < 0 ? -errno : 0;
-	if (!r)
-		r = sd_event_add_io(s->event, &s->exit_source, s->pidfd, EPOLLIN, on_exit_of_child,
-				    s);
-	if (r < 0 && s->pidfd >= 0)
-		close(s->pidfd);
+	r = sd_event_add_child(s->event, &s->exit_source, s->pid, WEXITED, on_exit_of_child, s);
 	if (r >= 0) {
-		sd_event_source_set_io_fd_own(s->exit_source, true);
 		/* After its socket: the last words come before the end. */
 		sd_event_source_set_priority(s->exit_source, SD_EVENT_PRIORITY_NORMAL + 1);
 		r = sd_event_add_io(s->event, &s->io, sock, EPOLLIN, on_message, s);
@@ -453,7 +438,7 @@ int sampler_open(struct sampler **ret, sd_event *event, const char *cuda_lib,
 	s->event = event;
 	s->cuda_lib = cuda_lib;
 	s->calls = *calls;
-	s->sock = s->pidfd = -1;
+	s->sock = -1;
 	s->want_ns = UINT64_MAX;
 	s->backoff_ns = BACKOFF_MIN_NS;
 	r = sd_event_add_time(event, &s->timer, CLOCK_MONOTONIC, 0, 1, on_timer, s);
