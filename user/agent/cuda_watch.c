@@ -14,6 +14,7 @@
 #include "agent/cuda_hooks.h"
 #include "agent/log.h"
 #include "host/clock.h"
+#include "host/cuda_calls.h"
 #include "host/cuda_maps.h"
 #include "host/elf_symbols.h"
 
@@ -30,35 +31,8 @@
 #define LIBRARIES_MAX    16
 #define MAPS_PER_PROCESS 4
 
-/* Whatever changes how much of a die is free and is rare; what a library lacks is left out. */
-static const char *const names[] = {
-	"cuMemAlloc_v2",
-	"cuMemAllocPitch_v2",
-	"cuMemAllocManaged",
-	"cuMemFree_v2",
-	"cuMemCreate",
-	"cuMemRelease",
-	"cuMemUnmap",
-	"cuMemAllocAsync",
-	"cuMemAllocAsync_ptsz",
-	"cuMemAllocFromPoolAsync",
-	"cuMemAllocFromPoolAsync_ptsz",
-	"cuMemFreeAsync",
-	"cuMemFreeAsync_ptsz",
-	"cuMemPoolTrimTo",
-	"cuMemPoolDestroy",
-	"cuMemHostAlloc",
-	"cuMemAllocHost_v2",
-	"cuMemFreeHost",
-	"cuMemHostRegister_v2",
-	"cuMemHostUnregister",
-	"cuDevicePrimaryCtxRetain",
-	"cuDevicePrimaryCtxRelease_v2",
-	"cuCtxCreate_v2",
-	"cuCtxCreate_v3",
-	"cuCtxCreate_v4",
-	"cuCtxDestroy_v2",
-};
+#define NAME(symbol, name, version, flags) #symbol,
+static const char *const names[] = { CUDA_MEMORY_CALLS(NAME) };
 
 #define NAME_COUNT (sizeof(names) / sizeof(names[0]))
 
