@@ -16,13 +16,16 @@
 
 static int spawn_holder(const char *library, const char *pci, int fd, pid_t *ret_pid)
 {
-	char *argv[] = { "pnmem-dies", "--cuda-lib", (char *)library, "--hold", (char *)pci, NULL };
+	char *argv[] = {
+		program_invocation_name, "--cuda-lib", (char *)library, "--hold", (char *)pci, NULL
+	};
 	posix_spawn_file_actions_t actions;
 	int r;
 
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fd, DIE_MESSAGE_FD);
-	r = posix_spawn(ret_pid, "/proc/self/exe", &actions, NULL, argv, environ);
+	/* As we were started: /proc/self/exe would be the loader where that started us by hand. */
+	r = posix_spawn(ret_pid, program_invocation_name, &actions, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	return -r;
 }
