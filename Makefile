@@ -9,6 +9,7 @@
 # V=1 shows commands, WERROR=1 makes warnings errors, CFLAGS and LDFLAGS are appended.
 
 B       ?= build
+BUNDLE  ?= $(B)/bundle
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
 
@@ -48,7 +49,7 @@ unit_tests := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/
 host_tests := $(patsubst tests/host/%.c,$(B)/tests/host/%,$(wildcard tests/host/test_*.c))
 fuzzers    := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c)) $(B)/tools/engine \
-	      $(B)/tools/bench
+	      $(B)/tools/bench $(B)/tools/gpu-probe
 
 objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 
@@ -193,21 +194,25 @@ $(B)/tools/engine: $(call objs,obj,$(engine_src)) $(B)/libpnmem.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) $(engine_libs) -o $@
 
+# Checks pnmem where there is a GPU; the agent's reading of ELF symbols is compared with the driver's.
+$(B)/tools/gpu-probe: $(call objs,obj,$(wildcard tools/gpu/*.c) user/host/elf_symbols.c) \
+		      $(B)/libpnmem.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) $(lib_libs) -o $@
+
 # The stand-in for NVIDIA's driver library, and what tests script it with.
 fake_cuda_src := $(wildcard tests/cuda/libcuda_*.c) tests/cuda/fake_cuda.c
-fake_cuda     := $(addprefix $(B)/tests/,libcuda.so.1 fake-cuda cuda-load)
+fake_cuda     := $(addprefix $(B)/tests/,libcuda.so.1 fake-cuda)
 $(B)/tests/libcuda.so.1: $(call objs,obj,$(fake_cuda_src))
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs $^ $(LDFLAGS) -pthread -o $@
 
-$(B)/tests/fake-cuda: $(call objs,obj,tests/cuda/fake_cuda_main.c tests/cuda/fake_cuda.c)
+$(B)/tests/fake-cuda: $(call objs,obj,$(addprefix tests/cuda/,fake_cuda_main.c fake_cuda.c \
+					  libcuda_state.c))
 	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) -o $@
-
-$(B)/tests/cuda-load: $(call objs,obj,tests/cuda/cuda_load.c)
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) -o $@
+	$(Q)$(CC) $^ $(LDFLAGS) -pthread -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
@@ -237,9 +242,10 @@ check-kernels:
 	$(Q)$(MAKE) --no-print-directory all $(host_tests) WERROR=1
 	$(Q)BUILD=$(B) tests/vm/kernels.sh
 
-bundle: all
-	$(call say,BUNDLE,$(B)/bundle)
-	$(Q)tools/bundle $(B)/bundle $(B)/pnmemd $(B)/pnmem
+bundle: $(addprefix $(B)/,pnmemd pnmem pnmem-dies tools/gpu-probe)
+	$(call say,BUNDLE,$(BUNDLE))
+	$(Q)tools/bundle $(BUNDLE) $^
+	$(Q)install -m 755 tools/gpu-check $(BUNDLE)/
 
 bench:
 	$(Q)tools/deps.sh test

@@ -6,7 +6,8 @@ set -u
 . tests/tap.sh
 build=${BUILD:-build}
 
-# The entry points of a real driver that pnmem knows: those it calls and those it puts uprobes on.
+# The entry points of a real driver that pnmem knows: those it calls and those it puts uprobes on;
+# and the one by which its check asks for them, as a CUDA runtime does.
 known='cuInit cuDriverGetVersion cuDeviceGetCount cuDeviceGet cuDeviceGetName cuDeviceGetUuid
 cuDeviceGetUuid_v2 cuDeviceGetPCIBusId cuDeviceTotalMem_v2 cuDeviceGetAttribute
 cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxSetFlags_v2
@@ -16,7 +17,7 @@ cuMemAlloc_v2 cuMemAllocPitch_v2 cuMemAllocManaged cuMemFree_v2 cuMemCreate cuMe
 cuMemAllocAsync cuMemAllocFromPoolAsync cuMemFreeAsync cuMemAllocAsync_ptsz
 cuMemAllocFromPoolAsync_ptsz cuMemFreeAsync_ptsz cuMemPoolTrimTo cuMemPoolDestroy cuMemHostAlloc
 cuMemAllocHost_v2 cuMemFreeHost cuMemHostRegister_v2 cuMemHostUnregister cuCtxCreate_v2
-cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy_v2'
+cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy_v2 cuGetProcAddress'
 
 stand_in_exports() {
 	diff <(tr ' ' '\n' <<<"$known" | sort) \
@@ -52,7 +53,7 @@ load_on_the_stand_in() {
 	dir=$(mktemp -d)
 	export FAKE_CUDA=$dir/script
 	fake() { "$build/tests/fake-cuda" "$FAKE_CUDA" "$@"; }
-	load() { "$build/tests/cuda-load" "$build/tests/libcuda.so.1" "$pci" 1024; }
+	load() { "$build/tools/gpu-probe" load "$build/tests/libcuda.so.1" "$pci" 1024; }
 	fake create 2
 	got=$(load <<<'++-' | cut -d' ' -f3-)
 	diff - <(echo "$got") <<-EOF || status=1
@@ -71,7 +72,7 @@ load_on_the_stand_in() {
 	load <<<'+' >/dev/null || status=1
 	[ "$(fake calls cuMemAlloc_v2)" -eq 5 ] || status=1
 	fake set 0 mode 2 && load </dev/null 2>"$dir/err" && status=1
-	grep -q 'cuCtxCreate: CUresult 46$' "$dir/err" || status=1
+	grep -q 'cuDevicePrimaryCtxRetain: CUresult 46$' "$dir/err" || status=1
 	fake set 9999 mode 2 2>/dev/null && status=1
 	rm -r "$dir"
 	return $status

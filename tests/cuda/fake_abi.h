@@ -6,10 +6,9 @@
 #ifndef PNMEM_TESTS_FAKE_ABI_H
 #define PNMEM_TESTS_FAKE_ABI_H
 
-#include "dies/cuda_abi.h"
+#include "../../tools/gpu/memory_abi.h"
 
 #ifndef __cuda_cuda_h__
-typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUstream_st *CUstream;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
@@ -30,6 +29,7 @@ enum {
 	CUDA_ERROR_NOT_INITIALIZED = 3,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_NOT_FOUND = 500,
 };
 #endif
 
@@ -45,11 +45,9 @@ enum {
 	X(cuMemFreeAsync##suffix, (CUdeviceptr ptr, CUstream stream))
 
 #define CU_FAKE_MEMORY(X)                                                                          \
-	X(cuMemAlloc_v2, (CUdeviceptr * ret, size_t bytes))                                        \
 	X(cuMemAllocPitch_v2, (CUdeviceptr * ret, size_t * ret_pitch, size_t width_bytes,          \
 			       size_t height, unsigned int element_bytes))                         \
 	X(cuMemAllocManaged, (CUdeviceptr * ret, size_t bytes, unsigned int flags))                \
-	X(cuMemFree_v2, (CUdeviceptr ptr))                                                         \
 	X(cuMemCreate, (CUmemGenericAllocationHandle * ret, size_t bytes,                          \
 			const CUmemAllocationProp *prop, unsigned long long flags))                \
 	X(cuMemRelease, (CUmemGenericAllocationHandle handle))                                     \
@@ -73,6 +71,7 @@ enum {
 #define CU_FAKE_FUNCTIONS(X)                                                                       \
 	CU_SAMPLER_FUNCTIONS(X)                                                                    \
 	CU_SAMPLER_OPTIONAL(X)                                                                     \
+	CU_PROBE_FUNCTIONS(X)                                                                      \
 	CU_FAKE_QUERIES(X)                                                                         \
 	CU_FAKE_MEMORY(X)
 

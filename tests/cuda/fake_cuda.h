@@ -34,7 +34,7 @@ struct fake_die {
 	uint64_t system_bytes;    /* the driver's own, never free */
 	uint64_t context_bytes;   /* what each process with a context takes */
 	uint64_t other_bytes;     /* in use by processes that this driver does not see */
-	uint64_t leak_bytes;      /* added to other_bytes with each process\'s first context */
+	uint64_t leak_bytes;      /* added to other_bytes with each process's first context */
 	uint64_t lie_free_bytes;  /* not 0: cuMemGetInfo says this is free */
 	uint64_t lie_total_bytes; /* not 0: and this in all */
 	char name[128];
@@ -66,8 +66,8 @@ struct fake_cuda {
 	uint32_t magic;
 	int32_t driver_version;
 	int32_t n_dies;
-	int32_t reserved;
-	char mps_folder[128]; /* where MPS would listen unless the environment names another */
+	int32_t private_calls; /* cuGetProcAddress gives other functions than those exported */
+	char mps_folder[128];  /* where MPS would listen unless the environment names another */
 	struct fake_die die[FAKE_MAX_DIES];
 	struct fake_fault fault[FAKE_FUNCTIONS];
 

@@ -6,6 +6,9 @@
  *	fake-cuda SCRIPT set DIE total|system|context|other|lie|mode|integrated VALUE
  *	fake-cuda SCRIPT fail FUNCTION RESULT [DELAY_MS [TIMES]]	(-1: for ever, always)
  *	fake-cuda SCRIPT calls FUNCTION
+ *	fake-cuda SCRIPT private 0|1	(1: cuGetProcAddress gives functions that are not exported)
+ *	fake-cuda SCRIPT show	(a line per die: UUID, PCI id, name, total and used MiB, as
+ *nvidia-smi)
  *
  * Bytes may end in K, M or G. What uses the driver finds the script by FAKE_CUDA=SCRIPT.
  */
@@ -15,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake_cuda.h"
+#include "libcuda_state.h"
 
 static const char *const function_names[] = {
 #define FAKE_NAME(name, parameters) #name,
@@ -85,12 +88,34 @@ static void fail(struct fake_cuda *fake, int argc, char **argv)
 			argc > 6 ? number(argv[6]) : FAKE_ALWAYS);
 }
 
+/* As NVIDIA's own tool would say it of these dies: total and used are without what is reserved. */
+static int show(const char *path)
+{
+	setenv(FAKE_CUDA_ENV, path, 1);
+	if (state_open())
+		return 1;
+	for (int i = 0; i < state_fake()->n_dies; i++) {
+		const struct fake_die *die = &state_fake()->die[i];
+		unsigned long long total_mib = die->total_bytes >> 20;
+
+		printf("GPU-");
+		for (int k = 0; k < 16; k++)
+			printf("%s%02x", k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "",
+			       die->uuid[k]);
+		printf(", 0000%s, %s, %llu, %llu\n", die->pci, die->name, total_mib,
+		       total_mib - (state_free_bytes(i) >> 20));
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	bool create = argc == 4 && !strcmp(argv[2], "create");
 	struct fake_cuda *fake;
 	long long n = create ? number(argv[3]) : 0;
 
+	if (argc == 3 && !strcmp(argv[2], "show"))
+		return show(argv[1]);
 	if (argc < 4 || n < 0 || n > FAKE_MAX_DIES)
 		usage("SCRIPT create|set|fail|calls ...");
 	fake = create ? fake_cuda_create(argv[1], (int)n) : fake_cuda_open(argv[1]);
@@ -107,6 +132,8 @@ int main(int argc, char **argv)
 		fail(fake, argc, argv);
 	} else if (!strcmp(argv[2], "calls") && argc == 4) {
 		printf("%llu\n", (unsigned long long)fake_cuda_calls(fake, function(argv[3])));
+	} else if (!strcmp(argv[2], "private") && argc == 4) {
+		fake->private_calls = number(argv[3]) != 0;
 	} else if (!create) {
 		usage("bad arguments");
 	}

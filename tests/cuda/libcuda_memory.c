@@ -44,6 +44,16 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 	return take(ret, bytes, context_current_die());
 }
 
+CUresult memory_private_alloc(CUdeviceptr *ret, size_t bytes)
+{
+	return take(ret, bytes, context_current_die());
+}
+
+CUresult memory_private_free(CUdeviceptr ptr)
+{
+	return give_back(ptr);
+}
+
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *ret_pitch, size_t width_bytes, size_t height,
 			    unsigned int element_bytes)
 {

@@ -41,6 +41,10 @@ CUresult state_context(int die, int by);
 /* Contexts that this process has on a die. */
 int state_contexts(int die);
 
+/* cuMemAlloc and cuMemFree beside the exported ones: what private_calls makes engines call. */
+CUresult memory_private_alloc(CUdeviceptr *ret, size_t bytes);
+CUresult memory_private_free(CUdeviceptr ptr);
+
 /* Every entry point is exported, and nothing else. */
 #define CU_EXPORT(name, parameters) __attribute__((visibility("default"))) CUresult name parameters;
 CU_FAKE_FUNCTIONS(CU_EXPORT)

@@ -13,5 +13,6 @@
 	_Static_assert(__builtin_types_compatible_p(name##_fn, __typeof__(name)), #name);
 CU_SAMPLER_FUNCTIONS(SAME)
 CU_SAMPLER_OPTIONAL(SAME)
+CU_PROBE_FUNCTIONS(SAME)
 CU_FAKE_QUERIES(SAME)
 CU_FAKE_MEMORY(SAME)
