@@ -10,49 +10,24 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "pn_memwatch.h"
-
-#define MIB (1ull << 20)
-#define MS  1000000ull
-#define S   1000000000ull
+#include "lib/agent_dies.h"
 
 #define LIBRARY "build/tests/host/fake/libcuda.so.1"
 #define CALLS   20000
 
 static const char *const args[] = { "--cuda-lib", "/fake/libcuda.so.1", NULL };
-static struct agent_proc agent;
-static char script_path[96];
 static pid_t engine;
 static int to_engine, from_engine;
-
-static int setup(void **state)
-{
-	char fake[4096];
-
-	if (agent_proc_init(&agent) || !realpath("build/tests/host/fake_dies", fake))
-		return -1;
-	snprintf(script_path, sizeof(script_path), "%s/dies", agent.dir);
-	setenv("FAKE_DIES", script_path, 1);
-	setenv("PNMEM_DIES", fake, 1);
-	return 0;
-}
 
 static void engine_stop(void)
 {
@@ -65,51 +40,23 @@ static void engine_stop(void)
 	close(from_engine);
 }
 
-static int teardown(void **state)
+static int end(void **unused)
 {
-	static const char *const suffixes[] = { "", ".new", ".pid", ".log" };
 	char path[128];
 
 	engine_stop();
-	pn_memwatch_stop();
-	agent_proc_kill(&agent);
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-		snprintf(path, sizeof(path), "%s%s", script_path, suffixes[i]);
-		unlink(path);
-	}
 	snprintf(path, sizeof(path), "%s/ns", agent.dir);
 	rmdir(path);
-	agent_proc_destroy(&agent);
-	return 0;
+	return teardown(unused);
 }
 
 /* One die with so much free. */
-static void script(unsigned free_mib)
+static void script_free(unsigned free_mib)
 {
-	char path[128];
-	FILE *file;
+	char text[64];
 
-	snprintf(path, sizeof(path), "%s.new", script_path);
-	file = fopen(path, "we");
-	assert_non_null(file);
-	fprintf(file, "die 1 0000:05:00.0 0 %u 12000 0\n", free_mib);
-	fclose(file);
-	assert_int_equal(rename(path, script_path), 0);
-}
-
-static long requests(void)
-{
-	char path[128], line[64];
-	FILE *file;
-	long n = 0;
-
-	snprintf(path, sizeof(path), "%s.log", script_path);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		n++;
-	if (file)
-		fclose(file);
-	return n;
+	snprintf(text, sizeof(text), "die 1 0000:05:00.0 0 %u 12000 0\n", free_mib);
+	script(text);
 }
 
 /* ---- an engine ---------------------------------------------------------------------------------
@@ -212,20 +159,9 @@ static void engine_start(bool attach, bool namespace)
 /* ---- what is expected --------------------------------------------------------------------------
  */
 
-static pn_mem_state state;
-static pn_mem_ext ext;
-
-static bool free_is(void *arg)
-{
-	assert_int_equal(pn_memwatch_read_ext(&state, &ext), 0);
-	return state.n_dies == 1 && state.per_die_free[0] == *(unsigned *)arg * MIB;
-}
-
 static void expect_free(unsigned free_mib, int limit_ms)
 {
-	if (!test_until(free_is, &free_mib, limit_ms))
-		fail_msg("free %llu MiB, not %u", (unsigned long long)(state.per_die_free[0] / MIB),
-			 free_mib);
+	expect_die(0, PN_SRC_OK, free_mib * MIB, limit_ms);
 }
 
 static bool watch_says(void *arg)
@@ -239,21 +175,14 @@ static bool watch_says(void *arg)
 	return false;
 }
 
-static bool is_attached(void *arg)
-{
-	return pn_memwatch_source() == PN_SOURCE_AGENT;
-}
-
 static void start(void)
 {
 	pn_hook_status lines[4];
 
 	if (geteuid())
 		skip_because("needs root for uprobes");
-	script(8000);
-	assert_int_equal(agent_proc_start(&agent, args), 0);
-	assert_int_equal(pn_memwatch_start(), 0);
-	assert_true(test_until(is_attached, NULL, 5000));
+	script_free(8000);
+	start_agent(args);
 	expect_free(8000, 5000);
 	assert_true(pn_memwatch_dies(lines, 4) >= 2);
 	if (lines[1].state == PN_HOOK_REFUSED)
@@ -269,7 +198,7 @@ static uint64_t expect_calls_are_seen(void)
 	uint64_t took_ns[20], begin_ns;
 
 	for (unsigned i = 0; i < 20; i++) {
-		script(7000 - i);
+		script_free(7000 - i);
 		begin_ns = clock_now_ns();
 		engine_do('c');
 		expect_free(7000 - i, 1000);
@@ -316,7 +245,7 @@ static void test_engine_that_does_not(void **unused)
 	begin_ns = clock_now_ns();
 	for (int i = 0; i < 10; i++)
 		engine_do('m');
-	script(5000); /* after a burst that nothing but its last pass may see */
+	script_free(5000); /* after a burst that nothing but its last pass may see */
 	engine_do('m');
 	expect_free(5000, 1000);
 	took_ns = clock_now_ns() - begin_ns;
@@ -338,11 +267,11 @@ static void test_end_of_a_process(void **unused)
 	assert_true(test_until(watch_says, "1 files in use, 3 probes", 2000));
 	usleep(50000);
 	before = requests();
-	script(9000);
+	script_free(9000);
 	engine_stop();
 	expect_free(9000, 1000);
 	/* What it frees later is seen too. */
-	script(9500);
+	script_free(9500);
 	expect_free(9500, 2000);
 	usleep(1000000);
 	assert_true(requests() - before >= 4);
@@ -416,12 +345,12 @@ static void test_end_of_the_agent(void **unused)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_engine_that_attaches, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_engine_that_does_not, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_end_of_a_process, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_another_namespace, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_not_a_library, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_end_of_the_agent, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_engine_that_attaches, setup, end),
+		cmocka_unit_test_setup_teardown(test_engine_that_does_not, setup, end),
+		cmocka_unit_test_setup_teardown(test_end_of_a_process, setup, end),
+		cmocka_unit_test_setup_teardown(test_another_namespace, setup, end),
+		cmocka_unit_test_setup_teardown(test_not_a_library, setup, end),
+		cmocka_unit_test_setup_teardown(test_end_of_the_agent, setup, end),
 	};
 
 	return cmocka_run_group_tests_name("agent_cuda", tests, NULL, NULL);
