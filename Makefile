@@ -184,7 +184,8 @@ $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
 
 # Its baselines need what is inside: the agent's hooks, the page's writer.
 $(B)/tools/bench: $(call objs,obj,$(wildcard tools/bench/*.c) tests/host/lib/pressure.c \
-		  tests/host/lib/agent_proc.c user/agent/hooks.c user/agent/hooks_why.c) $(lib_objs)
+		  tests/host/lib/agent_proc.c tests/cuda/fake_cuda.c user/agent/hooks.c \
+		  user/agent/hooks_why.c user/agent/cuda_hooks.c) $(lib_objs)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) $(cli_libs) -o $@
@@ -249,7 +250,7 @@ bundle: $(addprefix $(B)/,pnmemd pnmem pnmem-dies tools/gpu-probe)
 
 bench:
 	$(Q)tools/deps.sh test
-	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench
+	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench $(B)/tests/libcuda.so.1
 	$(Q)$(B)/tools/bench $(B)
 
 install: all

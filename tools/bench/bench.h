@@ -31,8 +31,9 @@ void hook_cost_bench(struct bench *bench);
 void decisions_bench(struct bench *bench);
 void waiters_bench(struct bench *bench);
 void engines_bench(struct bench *bench);
+void gpu_bench(struct bench *bench);
 
-/* True once SIGINT or SIGTERM has come: end the round, clean up, return. */
+/* True once SIGINT, SIGTERM or SIGHUP has come: end the round, clean up, return. */
 bool bench_stopped(void);
 
 /* Sleeps, or until a signal; not measured with. */

@@ -27,10 +27,15 @@ static const struct subject {
 	const char *name;
 	void (*run)(struct bench *bench);
 } subject_table[] = {
-	{ "decisions", decisions_bench }, { "snapshot", snapshot_bench },
-	{ "waiters", waiters_bench },     { "engines", engines_bench },
-	{ "idle", idle_bench },           { "tight", tight_bench },
-	{ "latency", latency_bench },     { "hooks", hook_cost_bench },
+	{ "decisions", decisions_bench },
+	{ "snapshot", snapshot_bench },
+	{ "waiters", waiters_bench },
+	{ "engines", engines_bench },
+	{ "idle", idle_bench },
+	{ "gpu", gpu_bench },
+	{ "tight", tight_bench },
+	{ "latency", latency_bench },
+	{ "hooks", hook_cost_bench },
 };
 
 #define SUBJECT_COUNT (sizeof(subject_table) / sizeof(subject_table[0]))
@@ -122,7 +127,8 @@ int main(int argc, char **argv)
 		.args_doc = "BUILD [SUBJECT...]",
 		.doc = "Measures pnmem, in some ten minutes; run it from the top of the tree. "
 		       "BUILD is the build folder, where bench.json is written. Subjects: "
-		       "decisions, snapshot, waiters, engines, idle, tight, latency, hooks; all "
+		       "decisions, snapshot, waiters, engines, idle, gpu, tight, latency, "
+		       "hooks; all "
 		       "without any.",
 	};
 	const char *quick = getenv("BENCH_QUICK");
