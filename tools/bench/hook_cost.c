@@ -23,8 +23,11 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "host/clock.h"
 #include "lib/pressure.h"
 
+/* No round begins after it: on a busy machine one takes four times as long as on a quiet one. */
+#define LIMIT_S      60
 #define SWITCHES     40000
 #define FAULT_BYTES  (64 * MIB)
 #define FAULT_PASSES 4
@@ -166,60 +169,98 @@ struct costs {
 	struct samples with, without;
 };
 
-/* In a child, which a limit and an affinity end with. 0 or -errno. */
-static int load_run(const struct load *load, const struct pressure_group *group,
-		    _Atomic double *result, struct samples *ret)
+/* Where and how it went wrong, for a row that says so. */
+struct failure {
+	const char *what;
+	int err;    /* -errno; 0: none */
+	int signal; /* that ended the process; 0: none */
+};
+
+static bool fail(struct failure *failure, const char *what, int err)
 {
+	failure->what = what;
+	failure->err = err;
+	return false;
+}
+
+/* In a child, which a limit and an affinity end with. */
+static bool load_run(const struct load *load, const struct pressure_group *group,
+		     _Atomic double *result, struct samples *ret, struct failure *failure)
+{
+	int status = 0;
 	pid_t pid;
 
 	*result = -1;
 	pid = fork();
 	if (pid < 0)
-		return -errno;
+		return fail(failure, load->name, -errno);
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		*result = load->run(group);
-		_exit(0);
+		_exit(errno);
 	}
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (*result < 0)
-		return -EIO;
+	if (*result < 0) {
+		failure->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+		return fail(failure, load->name, -WEXITSTATUS(status));
+	}
 	samples_add(ret, *result);
-	return 0;
+	return true;
 }
 
-static int loads_run(struct costs costs[LOAD_COUNT], bool with, int repeats,
-		     const struct pressure_group *group, _Atomic double *result)
+static bool loads_run(struct costs costs[LOAD_COUNT], bool with, int repeats,
+		      const struct pressure_group *group, _Atomic double *result,
+		      struct failure *failure)
 {
-	int r = 0;
-
-	for (int i = 0; i < repeats && !r; i++)
-		for (size_t j = 0; j < LOAD_COUNT && !r && !bench_stopped(); j++)
-			r = load_run(&load_table[j], group, result,
-				     with ? &costs[j].with : &costs[j].without);
-	return r;
+	for (int i = 0; i < repeats; i++)
+		for (size_t j = 0; j < LOAD_COUNT; j++)
+			if (bench_stopped() ||
+			    !load_run(&load_table[j], group, result,
+				      with ? &costs[j].with : &costs[j].without, failure))
+				return false;
+	return true;
 }
 
-static int one_round(struct costs costs[LOAD_COUNT], int repeats,
-		     const struct pressure_group *group, _Atomic double *result)
+/* False: no more rounds, because this one failed or the bench was stopped. */
+static bool one_round(struct costs costs[LOAD_COUNT], int repeats,
+		      const struct pressure_group *group, _Atomic double *result,
+		      struct failure *failure)
 {
-	int r = loads_run(costs, false, repeats, group, result);
+	bool good = loads_run(costs, false, repeats, group, result, failure);
 	struct agent_proc agent;
+	int r;
 
-	if (!r)
-		r = agent_proc_init(&agent);
+	if (!good)
+		return false;
+	r = agent_proc_init(&agent);
 	if (r)
-		return r;
+		return fail(failure, "the agent's folder", r);
 	r = agent_proc_start(&agent, NULL);
 	if (!r) {
-		r = loads_run(costs, true, repeats, group, result);
+		good = loads_run(costs, true, repeats, group, result, failure);
 		/* Its end detaches the hooks, so it is waited for before the next round. */
 		agent_proc_signal(&agent, SIGTERM);
 		agent_proc_wait(&agent);
 	}
 	agent_proc_destroy(&agent);
-	return r;
+	return r ? fail(failure, "the agent's start", r) : good;
+}
+
+/* Whatever ended the rounds, those that were whole are worth their rows. */
+static void add_rows(struct bench *bench, const struct costs costs[LOAD_COUNT],
+		     const struct failure *failure)
+{
+	for (size_t j = 0; j < LOAD_COUNT; j++)
+		if (costs[j].with.count)
+			rows_add_samples(&bench->rows, load_table[j].name, "ns", &costs[j].with,
+					 "without agent", &costs[j].without, GOAL_NONE, 0);
+	if (failure->signal)
+		rows_add_failed(&bench->rows, "hooks: a round failed", "%s: killed by signal %d",
+				failure->what, failure->signal);
+	else if (failure->what)
+		rows_add_failed(&bench->rows, "hooks: a round failed", "%s: %s", failure->what,
+				bench_why(failure->err));
 }
 
 void hook_cost_bench(struct bench *bench)
@@ -227,6 +268,8 @@ void hook_cost_bench(struct bench *bench)
 	static struct costs costs[LOAD_COUNT];
 	int rounds = bench->quick ? 1 : 9, repeats = bench->quick ? 1 : 5;
 	_Atomic double *result = bench_shared(sizeof(*result));
+	uint64_t end_ns = clock_now_ns() + LIMIT_S * NS_PER_S;
+	struct failure failure = { 0 };
 	struct pressure_group group;
 	int r = geteuid() ? -EPERM : !result ? -ENOMEM : pressure_group_create(&group, GROUP_BYTES);
 
@@ -234,17 +277,9 @@ void hook_cost_bench(struct bench *bench)
 		rows_add_failed(&bench->rows, "hooks", "no cgroup or no hooks: %s", bench_why(r));
 		return;
 	}
-	for (int i = 0; i < rounds && !r && !bench_stopped(); i++)
-		r = one_round(costs, repeats, &group, result);
+	for (int i = 0; i < rounds && clock_now_ns() < end_ns; i++)
+		if (!one_round(costs, repeats, &group, result, &failure))
+			break;
 	pressure_group_destroy(&group);
-	if (bench_stopped())
-		return;
-	for (size_t j = 0; j < LOAD_COUNT; j++) {
-		if (r)
-			rows_add_failed(&bench->rows, load_table[j].name, "a round failed: %s",
-					bench_why(r));
-		else
-			rows_add_samples(&bench->rows, load_table[j].name, "ns", &costs[j].with,
-					 "without agent", &costs[j].without, GOAL_NONE, 0);
-	}
+	add_rows(bench, costs, &failure);
 }

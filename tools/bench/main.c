@@ -142,20 +142,24 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
 	bench.quick = options.quick;
 	for (size_t i = 0; i < SUBJECT_COUNT && !stopped; i++) {
 		if (options.any_wanted && !options.wanted[i])
 			continue;
 		fprintf(stderr, "bench: measuring %s\n", subject_table[i].name);
 		subject_table[i].run(&bench);
+		if (stopped)
+			fprintf(stderr, "bench: stopped by signal %d in %s: no further rows\n",
+				(int)stopped, subject_table[i].name);
 	}
-	if (stopped)
-		return 128 + stopped;
 	snprintf(path, sizeof(path), "%s/bench.json", options.build);
 	r = rows_write_json(&bench.rows, path);
 	if (r) {
 		fprintf(stderr, "bench: cannot write %s: %s\n", path, strerror(-r));
 		return EXIT_FAILURE;
 	}
+	if (stopped)
+		return 128 + stopped;
 	return bench.rows.failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
