@@ -3,14 +3,20 @@
  * A scripted sampler (fake_dies.c) that hangs, dies, is stopped or talks nonsense, while the agent
  * goes on as before.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <cmocka.h>
 
+#include "../skip.h"
 #include "lib/agent_dies.h"
 
 static const char *const args[] = { "--no-bpf", "--cuda-lib", "/fake/libcuda.so.1", NULL };
@@ -237,6 +243,39 @@ static void test_childs_surroundings(void **unused)
 	assert_int_equal(kill(pid, 0), -1);
 }
 
+/* As in gVisor. For good in this process and its children, so this test comes last. */
+static bool pidfd_forbid(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) &&
+	       syscall(SYS_pidfd_open, getpid(), 0) < 0 && errno == ENOSYS;
+}
+
+static void test_without_pidfd(void **unused)
+{
+	pid_t pid;
+
+	if (!pidfd_forbid())
+		skip_because("no seccomp filter can be set");
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	pid = sampler_pid();
+	kill(pid, SIGKILL);
+	script("die 1 0000:05:00.0 0 7000 12000 0\n");
+	expect_die(0, PN_SRC_OK, 7000 * MIB, 5000);
+	assert_int_not_equal(sampler_pid(), pid);
+	assert_int_equal(kill(pid, 0), -1); /* not even a zombie */
+	expect_log("killed by signal 9", 1);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -250,6 +289,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_program, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_childs_surroundings, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_without_pidfd, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("agent_die_faults", tests, NULL, NULL);
