@@ -31,7 +31,9 @@ warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpo
 base_cflags := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -pthread $(warnings) -D_GNU_SOURCE \
 	       -DPNMEM_VERSION='"$(VERSION)"' -Iinclude -Iuser -Itests/host -MMD -MP
 lib_libs   := -pthread -lm
-agent_libs := $(shell $(PKG) --libs libbpf libsystemd 2>/dev/null) $(lib_libs)
+# Without libseccomp the agent has no system call filter, and says so.
+seccomp_libs := $(shell $(PKG) --libs libseccomp 2>/dev/null)
+agent_libs := $(shell $(PKG) --libs libbpf libsystemd 2>/dev/null) $(seccomp_libs) $(lib_libs)
 cli_libs   := $(shell $(PKG) --libs jansson 2>/dev/null) $(lib_libs)
 engine_libs := $(shell $(PKG) --libs libmicrohttpd jansson 2>/dev/null) $(lib_libs)
 
@@ -104,6 +106,7 @@ $(B)/bpf/cuda.skel.h: $(B)/bpf/cuda.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name cuda_bpf > $@
 
+$(B)/obj/user/agent/filter.o: base_cflags += $(if $(seccomp_libs),-DPNMEM_SECCOMP=1)
 $(B)/obj/user/agent/cuda_hooks.o: $(B)/bpf/cuda.skel.h
 $(B)/obj/user/agent/cuda_hooks.o: base_cflags += -I$(B)/bpf
 $(B)/obj/user/agent/hooks.o: $(B)/bpf/pnmem.skel.h

@@ -30,6 +30,7 @@ only_dies_calls_cuda() {
 agent_includes() { ! grep -rnE '#include "(lib|cli)/' user/agent; }
 cli_includes() { ! grep -rnE '#include "(core|host|lib|agent)/' user/cli; }
 only_hooks_sees_libbpf() { ! grep -rlE '#include <bpf/' user | grep -vE '^user/agent/(cuda_)?hooks'; }
+only_filter_sees_libseccomp() { ! grep -rlE '#include <seccomp' user | grep -v '^user/agent/filter\.c$'; }
 core_is_pure() {
 	! grep -nE '(^|[^>._a-z])(malloc|calloc|realloc|free|clock_gettime|getenv|open|read|write|printf)\(' \
 		user/core/*.c
@@ -86,6 +87,7 @@ check "only dies opens libraries and calls CUDA" only_dies_calls_cuda
 check "the agent does not include the library" agent_includes
 check "the command line includes public headers only" cli_includes
 check "only hooks.c and cuda_hooks.c see libbpf" only_hooks_sees_libbpf
+check "only filter.c sees libseccomp" only_filter_sees_libseccomp
 check "core does no I/O, no malloc, reads no clock" core_is_pure
 check "libpnmem exports pn_ and bs_ only, and needs neither libbpf nor libcuda" library_symbols
 check "libpnmem needs libc only" library_needs_libc_only

@@ -5,8 +5,8 @@
 # Arguments: test (the tests), vm (other kernels under qemu).
 set -eu
 
-packages=(gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libsystemd-dev libjansson-dev
-	libcmocka-dev pkg-config)
+packages=(gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libsystemd-dev libseccomp-dev
+	libjansson-dev libcmocka-dev pkg-config)
 for what in "$@"; do
 	case $what in
 	test) packages+=(g++ libclang-rt-14-dev libmicrohttpd-dev) ;;

@@ -13,6 +13,7 @@
 #include "agent/agent.h"
 #include "agent/cuda_hooks.h"
 #include "agent/log.h"
+#include "agent/privileges.h"
 #include "host/clock.h"
 #include "host/cuda_calls.h"
 #include "host/cuda_maps.h"
@@ -172,7 +173,9 @@ static bool library_probe(struct cuda_watch *watch, struct library *lib)
 		if (lib->offset[i] == offset)
 			return true; /* another name of the same function */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", lib->fd);
+	privileges_admin(true);
 	r = cuda_hooks_attach(watch->hooks, path, offset, &lib->probe[lib->probe_count]);
+	privileges_admin(false);
 	if (!r)
 		lib->probe_count++;
 	else if (!watch->attach_logged)

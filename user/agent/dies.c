@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "agent/cuda_watch.h"
+#include "agent/launcher.h"
 #include "agent/log.h"
 #include "agent/sampler.h"
 #include "agent/views.h"
@@ -54,7 +55,8 @@ struct die_facts {
 struct dies {
 	struct agent *agent;
 	enum die_source source;
-	struct sampler *sampler; /* NULL: there is nothing to sample */
+	struct launcher *launcher; /* NULL: no sampler can be started */
+	struct sampler *sampler;   /* NULL: there is nothing to sample */
 	uint64_t driver_check_ns;
 	struct cuda_watch *watch; /* NULL: libcuda calls are not seen */
 	int watch_err;            /* why not */
@@ -355,10 +357,11 @@ static void check_driver(struct dies *dies, uint64_t now_ns)
 	int r;
 
 	dies->driver_check_ns = now_ns + DRIVER_CHECK_NS;
-	if (!has_driver(agent))
+	if (!has_driver(agent) || !dies->launcher)
 		return;
 	dies->driver_check_ns = UINT64_MAX;
-	r = sampler_open(&dies->sampler, agent->event, agent->options->cuda_lib, &calls);
+	r = sampler_open(&dies->sampler, agent->event, dies->launcher, agent->options->cuda_lib,
+			 &calls);
 	if (r) {
 		log_line(LOG_ERR, "die sampler: %s", strerror(-r));
 		return;
@@ -409,15 +412,26 @@ static void warn_setting(void *arg, const char *name, const char *value, const c
 int dies_open(struct agent *agent)
 {
 	struct dies *dies = calloc(1, sizeof(*dies));
+	int r;
 
 	if (!dies)
 		return -ENOMEM;
 	agent->dies = dies;
 	dies->agent = agent;
 	dies->source = settings_die_source(get_env, warn_setting, NULL);
-	if (dies->source != DIE_SOURCE_AUTO && dies->source != DIE_SOURCE_CUDA)
+	if (dies->source != DIE_SOURCE_AUTO && dies->source != DIE_SOURCE_CUDA) {
 		dies->driver_check_ns = UINT64_MAX;
+		return 0;
+	}
+	r = launcher_open(&dies->launcher);
+	if (r)
+		log_line(LOG_ERR, "die sampler: cannot be started: %s", strerror(-r));
 	return 0;
+}
+
+bool dies_may_sample(const struct agent *agent)
+{
+	return agent->dies && agent->dies->launcher;
 }
 
 void dies_close(struct agent *agent)
@@ -426,6 +440,7 @@ void dies_close(struct agent *agent)
 		return;
 	sampler_close(agent->dies->sampler);
 	cuda_watch_close(agent->dies->watch);
+	launcher_close(agent->dies->launcher);
 	free(agent->dies);
 	agent->dies = NULL;
 }

@@ -7,6 +7,7 @@
 #ifndef PNMEM_AGENT_DIES_H
 #define PNMEM_AGENT_DIES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +17,10 @@
 struct agent;
 struct agent_view;
 
-/* After the views and hooks. Starts the sampler where there is something to sample. 0 or -errno. */
+/*
+ * First of all, since it forks what is to start samplers, if any. The sampler is started by the
+ * first look that finds something to sample. 0 or -errno.
+ */
 int dies_open(struct agent *agent);
 void dies_close(struct agent *agent);
 
@@ -28,6 +32,9 @@ bool dies_look(struct agent *agent, uint64_t now_ns);
 
 /* Gives a new view its dies. */
 void dies_give(struct agent *agent, struct agent_view *av);
+
+/* Whether there may be a sampler, now or once a driver is loaded. */
+bool dies_may_sample(const struct agent *agent);
 
 /*
  * A push from one engine (owner is its client, as a name only); the caller then looks. Returns the

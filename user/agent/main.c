@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/privileges.h"
 #include "core/settings.h"
 #include "core/u64.h"
 #include "host/clock.h"
@@ -165,6 +166,17 @@ static void harden(void)
 		log_line(LOG_WARNING, "cannot lock memory: %s", strerror(errno));
 }
 
+/* After the first look, which loads what there is to load for libcuda. */
+static void drop_privileges(const struct agent *agent)
+{
+	const struct privileges_need need = {
+		.bpf = agent->hooks_live || (!agent->options->no_bpf && dies_may_sample(agent)),
+		.libcuda = !agent->options->no_bpf && dies_may_sample(agent),
+	};
+
+	privileges_drop(&need);
+}
+
 static int open_signals(struct agent *agent)
 {
 	sigset_t mask;
@@ -200,6 +212,8 @@ static int agent_open(struct agent *agent)
 		return r;
 	r = open_signals(agent);
 	if (!r)
+		r = dies_open(agent);
+	if (!r)
 		r = server_open(agent);
 	if (!r)
 		r = host_source_open(&agent->source, agent->procfs_fd);
@@ -211,15 +225,14 @@ static int agent_open(struct agent *agent)
 	if (r < 0)
 		return r;
 	wake_open(agent);
-	/* Before the dies: two samplers would see each other's memory. */
+	/* Before the first look, which starts the sampler: two would see each other's memory. */
 	r = server_take_over(agent);
-	if (!r)
-		r = dies_open(agent);
 	if (r < 0)
 		return r;
 	sd_event_set_watchdog(agent->event, true);
 	harden();
 	agent_look(agent, true);
+	drop_privileges(agent);
 	return server_listen(agent);
 }
 

@@ -3,18 +3,17 @@
 #include "agent/sampler.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/launcher.h"
 #include "agent/log.h"
 #include "core/u64.h"
 #include "host/clock.h"
@@ -40,6 +39,7 @@ enum state {
 
 struct sampler {
 	sd_event *event;
+	struct launcher *launcher;
 	const char *cuda_lib;
 	struct sampler_calls calls;
 	sd_event_source *timer;
@@ -69,9 +69,6 @@ struct sampler {
 	bool pass_good; /* some die of this pass could be sampled, or is not meant to be */
 };
 
-/* ---- the child's side of fork ------------------------------------------------------------------
- */
-
 /* PNMEM_DIES, else beside this program, else where it is installed. */
 static int find_program(char *ret, size_t bytes)
 {
@@ -96,43 +93,6 @@ static int find_program(char *ret, size_t bytes)
 			return 0;
 	}
 	return -ENOENT;
-}
-
-static void write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	/* Nobody is there to be told where it fails. */
-	if (write(fd, text, strlen(text)) < 0) {
-	}
-	close(fd);
-}
-
-/* Nothing of the agent goes along: no descriptor, signal mask or OOM protection. */
-static void run_program(const char *program, const char *cuda_lib, int sock)
-{
-	const char *argv[] = { program, cuda_lib ? "--cuda-lib" : NULL, cuda_lib, NULL };
-	int null = open("/dev/null", O_RDWR);
-	sigset_t none;
-
-	setsid();
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	write_text("/proc/self/oom_score_adj", "0");
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	for (int fd = 0; fd < 3; fd++)
-		dup2(null, fd);
-	if (sock == DIE_MESSAGE_FD)
-		fcntl(sock, F_SETFD, 0);
-	else
-		dup2(sock, DIE_MESSAGE_FD);
-	if (syscall(SYS_close_range, DIE_MESSAGE_FD + 1, ~0u, 0))
-		for (long fd = sysconf(_SC_OPEN_MAX); fd > DIE_MESSAGE_FD; fd--)
-			close((int)fd);
-	execv(program, (char *const *)argv);
-	_exit(127);
 }
 
 /* ---- its life ----------------------------------------------------------------------------------
@@ -379,10 +339,7 @@ static int start(struct sampler *s, uint64_t now_ns)
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
-	s->pid = fork();
-	if (!s->pid)
-		run_program(program, s->cuda_lib, pair[1]);
-	r = s->pid < 0 ? -errno : 0;
+	r = launcher_start(s->launcher, program, s->cuda_lib, pair[1], &s->pid);
 	close(pair[1]);
 	if (!r)
 		r = follow(s, pair[0]);
@@ -427,8 +384,8 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 /* ---- public ------------------------------------------------------------------------------------
  */
 
-int sampler_open(struct sampler **ret, sd_event *event, const char *cuda_lib,
-		 const struct sampler_calls *calls)
+int sampler_open(struct sampler **ret, sd_event *event, struct launcher *launcher,
+		 const char *cuda_lib, const struct sampler_calls *calls)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
 	int r;
@@ -436,6 +393,7 @@ int sampler_open(struct sampler **ret, sd_event *event, const char *cuda_lib,
 	if (!s)
 		return -ENOMEM;
 	s->event = event;
+	s->launcher = launcher;
 	s->cuda_lib = cuda_lib;
 	s->calls = *calls;
 	s->sock = -1;

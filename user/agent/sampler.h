@@ -36,12 +36,15 @@ struct sampler_calls {
 /* And at most so far: what no event announces. */
 #define SAMPLER_SLOW_NS 5000000000ull
 
+struct launcher;
+
 /*
- * cuda_lib NULL: the sampler's own default. The first child is started, and the first pass asked
+ * By the launcher, which stays the caller's and outlives the sampler; NULL: no child can be
+ * started. cuda_lib NULL: the sampler's own default. The first child is started, and the first pass asked
  * for, from the loop. 0 or -errno.
  */
-int sampler_open(struct sampler **ret, sd_event *event, const char *cuda_lib,
-		 const struct sampler_calls *calls);
+int sampler_open(struct sampler **ret, sd_event *event, struct launcher *launcher,
+		 const char *cuda_lib, const struct sampler_calls *calls);
 
 /* Kills the child; a stuck one is left to init. NULL is allowed. */
 void sampler_close(struct sampler *sampler);

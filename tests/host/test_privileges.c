@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the agent, its launcher and its sampler may still do while the agent serves: the lists of
+ * the README, as the kernel shows them, what is refused, and that everything still works.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "../skip.h"
+#include "agent/filter.h"
+#include "agent/privileges.h"
+#include "lib/agent_proc.h"
+#include "pn_memwatch.h"
+
+#define BIT(cap) (1ull << (cap))
+#define LIBRARY  "build/tests/host/fake/libcuda.so.1"
+#define NOBODY   65534
+#define MIB      (1ull << 20)
+
+/* The README's list. */
+#define ALWAYS      BIT(CAP_IPC_LOCK)
+#define FOR_BPF     BIT(39)
+#define FOR_LIBCUDA (BIT(38) | BIT(40) | BIT(CAP_SYS_PTRACE) | BIT(CAP_DAC_READ_SEARCH))
+
+static struct agent_proc agent;
+static char script_path[96];
+
+static int setup(void **state)
+{
+	char fake[4096];
+
+	if (agent_proc_init(&agent) || chmod(agent.dir, 0755) ||
+	    !realpath("build/tests/host/fake_dies", fake))
+		return -1;
+	snprintf(script_path, sizeof(script_path), "%s/dies", agent.dir);
+	setenv("FAKE_DIES", script_path, 1);
+	setenv("PNMEM_DIES", fake, 1);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	static const char *const suffixes[] = { "", ".new", ".pid", ".log" };
+	char path[128];
+
+	unsetenv("PN_DIE_SOURCE");
+	pn_memwatch_stop();
+	agent_proc_kill(&agent);
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", script_path, suffixes[i]);
+		unlink(path);
+	}
+	agent_proc_destroy(&agent);
+	return 0;
+}
+
+/* ---- what the kernel shows --------------------------------------------------------------------
+ */
+
+/* A line of /proc/PID/status, as a number of this base. */
+static uint64_t status_of(pid_t pid, const char *name, int base)
+{
+	char path[64], line[256];
+	uint64_t value = UINT64_MAX;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)) && line[strlen(name)] == ':')
+			value = strtoull(line + strlen(name) + 1, NULL, base);
+	if (file)
+		fclose(file);
+	return value;
+}
+
+static pid_t child_named(pid_t parent, const char *name)
+{
+	char path[64], line[256];
+	int pid, found = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", parent, parent);
+	file = fopen(path, "re");
+	while (file && !found && fscanf(file, "%d", &pid) == 1) {
+		FILE *comm;
+
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		comm = fopen(path, "re");
+		if (comm && fgets(line, sizeof(line), comm) && !strncmp(line, name, strlen(name)))
+			found = pid;
+		if (comm)
+			fclose(comm);
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* Built without libseccomp, or with a sanitizer, the agent says that it has none. */
+static bool has_filter(void)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(filter_agent(true) == -EOPNOTSUPP);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return !status;
+}
+
+static void expect_locked_in(pid_t pid, uint64_t effective)
+{
+	assert_int_equal(status_of(pid, "CapEff", 16), effective);
+	assert_int_equal(status_of(pid, "CapInh", 16), 0);
+	assert_int_equal(status_of(pid, "CapAmb", 16), 0);
+	assert_int_equal(status_of(pid, "CapBnd", 16), 0);
+	assert_int_equal(status_of(pid, "NoNewPrivs", 10), 1);
+	assert_int_equal(status_of(pid, "Seccomp", 10), has_filter() ? 2 : 0);
+	assert_int_equal(status_of(pid, "Umask", 8), 0077);
+}
+
+static void expect_serving(void)
+{
+	pn_mem_state state;
+
+	assert_int_equal(pn_memwatch_start(), 0);
+	pn_memwatch_poll_now();
+	assert_int_equal(pn_memwatch_read(&state), 0);
+	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
+}
+
+static void test_what_is_kept(void **unused)
+{
+	static const struct {
+		const char *const args[3];
+		const char *die_source;
+		uint64_t effective;
+		bool admin; /* may be permitted, where uprobes take it */
+	} cases[] = {
+		{ { NULL }, "auto", ALWAYS | FOR_BPF | FOR_LIBCUDA, true },
+		{ { "--stall-hook", "trigger" }, "auto", ALWAYS | FOR_BPF | FOR_LIBCUDA, true },
+		{ { NULL }, "push", ALWAYS | FOR_BPF, false },
+		{ { "--no-bpf" }, "auto", ALWAYS, false },
+		{ { "--no-bpf" }, "off", ALWAYS, false },
+	};
+	uint64_t mine = status_of(getpid(), "CapPrm", 16), effective, permitted;
+
+	if (geteuid())
+		skip_because("needs root: who has no capabilities keeps none");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("PN_DIE_SOURCE", cases[i].die_source, 1);
+		assert_int_equal(agent_proc_start(&agent, cases[i].args), 0);
+		effective = cases[i].effective & mine;
+		expect_locked_in(agent.pid, effective);
+		permitted = status_of(agent.pid, "CapPrm", 16);
+		if (cases[i].admin)
+			permitted &= ~BIT(CAP_SYS_ADMIN);
+		assert_int_equal(permitted, effective);
+		expect_serving();
+		pn_memwatch_stop();
+		agent_proc_signal(&agent, SIGTERM);
+		assert_int_equal(agent_proc_wait(&agent), 0);
+	}
+	assert_int_equal(agent_proc_log_count(&agent, "privileges:"),
+			 has_filter() ? 0 : (int)(sizeof(cases) / sizeof(cases[0])));
+}
+
+/* ---- the sampler -------------------------------------------------------------------------------
+ */
+
+/* Written aside, so that no half of it is ever read. */
+static void script(unsigned free_mib)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s.new", script_path);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fprintf(file, "die 1 0000:05:00.0 0 %u 12000 0\n", free_mib);
+	fclose(file);
+	assert_int_equal(rename(path, script_path), 0);
+}
+
+static uint64_t wanted_free_bytes;
+
+static bool die_has_it(void *arg)
+{
+	pn_mem_state state;
+
+	return !pn_memwatch_read(&state) && state.n_dies == 1 &&
+	       state.per_die_free[0] == wanted_free_bytes;
+}
+
+static void expect_free(unsigned free_mib, int limit_ms)
+{
+	wanted_free_bytes = free_mib * MIB;
+	assert_true(test_until(die_has_it, NULL, limit_ms));
+}
+
+static void start_with_sampler(void)
+{
+	static const char *const args[] = { "--cuda-lib", "/fake/libcuda.so.1", NULL };
+
+	script(8000);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	expect_serving();
+	expect_free(8000, 5000);
+}
+
+static void test_sampler_has_nothing(void **unused)
+{
+	pid_t sampler, launcher;
+
+	start_with_sampler();
+	sampler = child_named(agent.pid, "fake_dies");
+	launcher = child_named(agent.pid, "pnmemd-launch");
+	assert_true(sampler > 0 && launcher > 0);
+	if (geteuid())
+		skip_because("needs root: who has no capabilities keeps none");
+	expect_locked_in(sampler, 0);
+	assert_int_equal(status_of(sampler, "CapPrm", 16), 0);
+	expect_locked_in(launcher, 0);
+	assert_int_equal(status_of(launcher, "CapPrm", 16), 0);
+	/* What the terminal sends to all of them is not for it. */
+	kill(launcher, SIGINT);
+	kill(launcher, SIGHUP);
+	kill(sampler, SIGKILL);
+	script(7000);
+	expect_free(7000, 10000);
+	assert_int_equal(child_named(agent.pid, "pnmemd-launch"), launcher);
+}
+
+static bool in_log(void *arg)
+{
+	return agent_proc_log_count(&agent, arg) > 0;
+}
+
+/* Without the launcher there is no next sampler; all else goes on. */
+static void test_launcher_is_killed(void **unused)
+{
+	start_with_sampler();
+	kill(child_named(agent.pid, "pnmemd-launch"), SIGKILL);
+	kill(child_named(agent.pid, "fake_dies"), SIGKILL);
+	assert_true(test_until(in_log, "killed by signal 9", 5000));
+	expect_serving();
+	pn_memwatch_stop();
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+}
+
+/* Nothing of a background agent holds the pipe of whoever started it. */
+static void test_background_lets_go(void **unused)
+{
+	char command[256], line[256];
+	pn_agent_info info;
+	FILE *out;
+
+	snprintf(command, sizeof(command), "build/pnmemd --no-bpf --socket %s 2>&1",
+		 agent.socket_path);
+	out = popen(command, "r");
+	assert_non_null(out);
+	alarm(20); /* where it is held, reading never ends */
+	while (fgets(line, sizeof(line), out))
+		;
+	alarm(0);
+	assert_int_equal(pclose(out), 0);
+	expect_serving();
+	assert_int_equal(pn_memwatch_agent(&info), 0);
+	pn_memwatch_stop();
+	kill((pid_t)info.pid, SIGTERM);
+}
+
+/* ---- another user's engine ---------------------------------------------------------------------
+ */
+
+static void become_nobody(void)
+{
+	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		_exit(2);
+}
+
+/* Attaches; then calls libcuda whenever it is told to. */
+static void engine_run(int in, int out)
+{
+	int (*alloc)(unsigned long long *ret, unsigned long bytes);
+	void *lib = dlopen(LIBRARY, RTLD_NOW);
+	unsigned long long address;
+	char what = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!lib)
+		_exit(1);
+	*(void **)&alloc = dlsym(lib, "cuMemAlloc_v2");
+	become_nobody();
+	if (pn_memwatch_start())
+		_exit(3);
+	what = pn_memwatch_source() == PN_SOURCE_AGENT ? '+' : '-';
+	while (write(out, &what, 1) == 1 && read(in, &what, 1) == 1)
+		alloc(&address, 1);
+	_exit(0);
+}
+
+static bool probed(void *arg)
+{
+	pn_hook_status lines[4];
+	unsigned files, probes;
+
+	return pn_memwatch_dies(lines, 4) >= 2 &&
+	       sscanf(lines[1].why, "%u files in use, %u probes", &files, &probes) == 2 &&
+	       probes >= 3;
+}
+
+/* Its view is made, its maps are read, and its libcuda is probed, now that the agent has dropped
+ * what it could. */
+static void test_engine_of_another_user(void **unused)
+{
+	int to[2], from[2];
+	char said = 0;
+	pid_t pid;
+
+	if (geteuid())
+		skip_because("needs root for hooks and for another user");
+	start_with_sampler();
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	pn_memwatch_stop();
+	pid = fork();
+	if (!pid)
+		engine_run(to[0], from[1]);
+	close(to[0]);
+	close(from[1]);
+	assert_int_equal(read(from[0], &said, 1), 1);
+	assert_int_equal(said, '+');
+	expect_serving();
+	assert_true(test_until(probed, NULL, 15000));
+	usleep(50000); /* the passes that the search itself leads to are over */
+	script(6000);
+	assert_int_equal(write(to[1], "c", 1), 1);
+	expect_free(6000, 1000); /* the slow pass would take up to 5 s */
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(to[1]);
+	close(from[0]);
+	assert_int_equal(agent_proc_log_count(&agent, "cannot be probed"), 0);
+}
+
+/* ---- what is refused ---------------------------------------------------------------------------
+ */
+
+static void *thread_run(void *arg)
+{
+	*(int *)arg = 1;
+	return NULL;
+}
+
+static bool threads_work(void)
+{
+	pthread_t thread;
+	int ran = 0;
+
+	return !pthread_create(&thread, NULL, thread_run, &ran) && !pthread_join(thread, NULL) &&
+	       ran;
+}
+
+static bool memory_works(int prot)
+{
+	return mmap(NULL, 65536, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+}
+
+static bool refused(long result)
+{
+	return result == -1 && errno == EPERM;
+}
+
+/* Each bit is a promise not kept. */
+static int try_all(bool bpf)
+{
+	static const char *const no_args[] = { "/bin/true", NULL };
+	int broken = 0;
+
+	broken |= !threads_work() << 0;
+	broken |= !memory_works(PROT_READ | PROT_WRITE) << 1;
+	broken |= memory_works(PROT_READ | PROT_EXEC) << 2;
+	broken |= !refused(fork()) << 3;
+	broken |= !refused(execv("/bin/true", (char *const *)no_args)) << 4;
+	broken |= !refused(socket(AF_INET, SOCK_STREAM, 0)) << 5;
+	broken |= (socket(AF_UNIX, SOCK_STREAM, 0) < 0) << 6;
+	broken |= (refused(syscall(SYS_bpf, -1, NULL, 0)) != !bpf) << 7;
+	return broken;
+}
+
+static int try_more(void)
+{
+	int broken = 0;
+
+	broken |= !refused(ptrace(PTRACE_TRACEME, 0, NULL, NULL)) << 0;
+	broken |= !refused(mount("none", "/mnt", "tmpfs", 0, NULL)) << 1;
+	broken |= !refused(unshare(CLONE_FS)) << 2;
+	broken |= !refused(syscall(SYS_init_module, NULL, 0, "")) << 3;
+	broken |= !refused(syscall(SYS_setuid, 0)) << 4;
+	broken |= !refused(syscall(SYS_process_vm_readv, getppid(), NULL, 0, NULL, 0, 0)) << 5;
+	broken |= !refused(syscall(SYS_keyctl, 0, 0, 0, 0, 0)) << 6;
+	return broken;
+}
+
+static int status_of_child(pid_t pid)
+{
+	int status = 0;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
+}
+
+static void test_what_is_refused(void **unused)
+{
+	if (!has_filter())
+		skip_because("built without a system call filter");
+	for (int bpf = 0; bpf < 2; bpf++) {
+		const struct privileges_need need = { .bpf = bpf, .libcuda = bpf };
+		pid_t pid = fork();
+
+		if (!pid) {
+			privileges_drop(&need);
+			_exit(try_all(bpf));
+		}
+		assert_int_equal(status_of_child(pid), 0);
+		pid = fork();
+		if (!pid) {
+			privileges_drop(&need);
+			_exit(try_more());
+		}
+		assert_int_equal(status_of_child(pid), 0);
+	}
+}
+
+/* A root program that the sampler starts has no capabilities either. */
+static void test_sampler_may_start_programs(void **unused)
+{
+	pid_t pid;
+
+	if (!has_filter())
+		skip_because("built without a system call filter");
+	pid = fork();
+	if (!pid) {
+		privileges_drop_all();
+		if (try_more() & ~(1 << 4) || !refused(socket(AF_INET, SOCK_STREAM, 0)) ||
+		    !refused(syscall(SYS_bpf, -1, NULL, 0)) || !threads_work() ||
+		    !memory_works(PROT_READ | PROT_EXEC))
+			_exit(3);
+		_exit(system("grep -q '^CapEff:.0000000000000000$' /proc/self/status") ? 4 : 0);
+	}
+	assert_int_equal(status_of_child(pid), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		TEST(test_what_is_kept),
+		TEST(test_sampler_has_nothing),
+		TEST(test_launcher_is_killed),
+		TEST(test_background_lets_go),
+		TEST(test_engine_of_another_user),
+		cmocka_unit_test(test_what_is_refused),
+		cmocka_unit_test(test_sampler_may_start_programs),
+	};
+
+	return cmocka_run_group_tests_name("privileges", tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The launcher. See launcher.h. */
+#include "agent/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/privileges.h"
+#include "core/die_message.h"
+
+/* Its own descriptor; above it nothing of the agent's is left. */
+#define LAUNCHER_FD 3
+
+struct request {
+	uint32_t number; /* told again in the reply */
+	char program[PATH_MAX];
+	char cuda_lib[PATH_MAX]; /* "": none */
+};
+
+struct reply {
+	uint32_t number;
+	int32_t pid; /* or -errno */
+};
+
+struct launcher {
+	pid_t pid;
+	int sock;
+	uint32_t number; /* of the last request */
+};
+
+union descriptor_space {
+	struct cmsghdr header;
+	char space[CMSG_SPACE(sizeof(int))];
+};
+
+/* ---- the child's side of fork ------------------------------------------------------------------
+ */
+
+static void write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	/* Nobody is there to be told where it fails. */
+	if (write(fd, text, strlen(text)) < 0) {
+	}
+	close(fd);
+}
+
+/* Leaves nothing open above `last`. */
+static void close_above(int last)
+{
+	if (syscall(SYS_close_range, last + 1, ~0u, 0))
+		for (long fd = sysconf(_SC_OPEN_MAX); fd > last; fd--)
+			close((int)fd);
+}
+
+/* Nothing of the agent goes along: no descriptor, signal mask or OOM protection. */
+static _Noreturn void run_program(const struct request *request, int sock)
+{
+	const char *cuda_lib = *request->cuda_lib ? request->cuda_lib : NULL;
+	const char *argv[] = { request->program, cuda_lib ? "--cuda-lib" : NULL, cuda_lib, NULL };
+	int null = open("/dev/null", O_RDWR);
+	sigset_t none;
+
+	setsid();
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	write_text("/proc/self/oom_score_adj", "0");
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	if (sock == DIE_MESSAGE_FD)
+		fcntl(sock, F_SETFD, 0);
+	else
+		dup2(sock, DIE_MESSAGE_FD);
+	close_above(DIE_MESSAGE_FD);
+	execv(request->program, (char *const *)argv);
+	_exit(127);
+}
+
+/* ---- the launcher ------------------------------------------------------------------------------
+ */
+
+/* One request and the descriptor that came with it; ends when the agent has. */
+static int receive(struct request *ret)
+{
+	union descriptor_space control = { 0 };
+	struct iovec iov = { .iov_base = ret, .iov_len = sizeof(*ret) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	ssize_t n;
+	int fd;
+
+	do
+		n = recvmsg(LAUNCHER_FD, &msg, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n != sizeof(*ret) || !CMSG_FIRSTHDR(&msg))
+		_exit(0);
+	memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
+	return fd;
+}
+
+static _Noreturn void launcher_run(int sock)
+{
+	struct request request;
+	struct reply reply;
+	sigset_t all;
+	int fd, null;
+
+	prctl(PR_SET_NAME, "pnmemd-launch");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* What the terminal or systemd sends to all of the agent's processes is the agent's to
+	 * obey.
+	 */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	dup2(sock, LAUNCHER_FD);
+	fcntl(LAUNCHER_FD, F_SETFD, FD_CLOEXEC);
+	close_above(LAUNCHER_FD);
+	privileges_drop_all();
+	/* From here on it says nothing, and keeps nobody's pipe open. */
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	close(null);
+	for (;;) {
+		fd = receive(&request);
+		/* A child of our parent's, so that the agent is told of its end. */
+		reply.pid = (int32_t)syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+		if (!reply.pid)
+			run_program(&request, fd);
+		if (reply.pid < 0)
+			reply.pid = -errno;
+		reply.number = request.number;
+		close(fd);
+		if (send(LAUNCHER_FD, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
+			_exit(0);
+	}
+}
+
+/* ---- the agent's side --------------------------------------------------------------------------
+ */
+
+int launcher_open(struct launcher **ret)
+{
+	const struct timeval limit = { .tv_sec = 1 };
+	struct launcher *launcher = calloc(1, sizeof(*launcher));
+	int pair[2], r;
+
+	if (!launcher)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
+		r = -errno;
+		free(launcher);
+		return r;
+	}
+	launcher->pid = fork();
+	if (!launcher->pid)
+		launcher_run(pair[1]);
+	r = launcher->pid < 0 || setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit))
+		    ? -errno
+		    : 0;
+	close(pair[1]);
+	launcher->sock = pair[0];
+	if (r) {
+		launcher_close(launcher);
+		return r;
+	}
+	*ret = launcher;
+	return 0;
+}
+
+void launcher_close(struct launcher *launcher)
+{
+	if (!launcher)
+		return;
+	close(launcher->sock);
+	if (launcher->pid > 0) {
+		kill(launcher->pid, SIGKILL);
+		waitpid(launcher->pid, NULL, 0);
+	}
+	free(launcher);
+}
+
+static int send_request(struct launcher *launcher, const struct request *request, int sock)
+{
+	union descriptor_space control = { 0 };
+	struct iovec iov = { .iov_base = (void *)request, .iov_len = sizeof(*request) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.header), &sock, sizeof(sock));
+	return sendmsg(launcher->sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int launcher_start(struct launcher *launcher, const char *program, const char *cuda_lib, int sock,
+		   pid_t *ret_pid)
+{
+	struct request request = { .number = ++launcher->number };
+	struct reply reply;
+	ssize_t n;
+	int r;
+
+	if (strlen(program) >= sizeof(request.program) ||
+	    (cuda_lib && strlen(cuda_lib) >= sizeof(request.cuda_lib)))
+		return -ENAMETOOLONG;
+	strcpy(request.program, program);
+	strcpy(request.cuda_lib, cuda_lib ? cuda_lib : "");
+	r = send_request(launcher, &request, sock);
+	if (r)
+		return r;
+	for (;;) {
+		n = recv(launcher->sock, &reply, sizeof(reply), 0);
+		if (n < 0)
+			return errno == EAGAIN ? -ETIMEDOUT : -errno;
+		if (n != sizeof(reply))
+			return -EPIPE;
+		if (reply.number == request.number)
+			break;
+		/* Of a request that was given up: its end of the socket is closed, so it goes too.
+		 */
+		if (reply.pid > 0) {
+			kill(reply.pid, SIGKILL);
+			waitpid(reply.pid, NULL, WNOHANG);
+		}
+	}
+	if (reply.pid < 0)
+		return reply.pid;
+	*ret_pid = reply.pid;
+	return 0;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Dropping privileges. See privileges.h. */
+#include "agent/privileges.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/filter.h"
+#include "agent/log.h"
+
+#ifndef CAP_PERFMON
+#define CAP_PERFMON 38
+#define CAP_BPF     39
+#endif
+#ifndef CAP_CHECKPOINT_RESTORE
+#define CAP_CHECKPOINT_RESTORE 40
+#endif
+
+#define BIT(cap) (1ull << (cap))
+
+/* MCL_FUTURE: without it no memory can be had above RLIMIT_MEMLOCK. */
+#define ALWAYS BIT(CAP_IPC_LOCK)
+
+/* Every look reads counters and sets gates in maps by bpf(2), which takes it where unprivileged BPF
+ * is off; and the programs for libcuda are loaded when a driver is. */
+#define FOR_BPF BIT(CAP_BPF)
+
+/*
+ * PERFMON: a uprobe is a perf event, and its program reads kernel memory. SYS_PTRACE:
+ * /proc/PID/maps of other users' processes. CHECKPOINT_RESTORE: opening what is mapped there by
+ * /proc/PID/map_files. DAC_READ_SEARCH: a library that only its owner may read.
+ */
+#define FOR_LIBCUDA                                                                                \
+	(BIT(CAP_PERFMON) | BIT(CAP_SYS_PTRACE) | BIT(CAP_CHECKPOINT_RESTORE) |                    \
+	 BIT(CAP_DAC_READ_SEARCH))
+
+/*
+ * SYS_ADMIN: a uprobe, where the kernel is not content with PERFMON (again so since 6.16, and in
+ * the stable kernels of then). Only permitted, and made effective for each attachment.
+ */
+#define FOR_UPROBE BIT(CAP_SYS_ADMIN)
+
+static bool has_admin; /* permitted, for privileges_admin to make effective */
+
+static void complain(const char *what, int err)
+{
+	log_line(LOG_NOTICE, "privileges: cannot %s: %s; going on", what, strerror(err));
+}
+
+/* Sets what is permitted and effective to what is there of these; nothing is inheritable. */
+static int capabilities_set(uint64_t permitted, uint64_t effective)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &header, sets))
+		return -errno;
+	for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		sets[i].permitted &= (uint32_t)(permitted >> (32 * i));
+		sets[i].effective = sets[i].permitted & (uint32_t)(effective >> (32 * i));
+		sets[i].inheritable = 0;
+	}
+	return syscall(SYS_capset, &header, sets) ? -errno : 0;
+}
+
+/* Asks the kernel for one that cannot be: whether it may be is what it looks at first. */
+static bool uprobe_needs_admin(void)
+{
+	struct perf_event_attr attr = { .size = sizeof(attr) };
+	FILE *file = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+	bool known = file && fscanf(file, "%u", &attr.type) == 1;
+	int fd;
+
+	if (file)
+		fclose(file);
+	if (!known)
+		return false;
+	attr.config1 = (uintptr_t) "/";
+	fd = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 && errno == EACCES;
+}
+
+/* What a program that this process starts could get, even if it belongs to root. */
+static int bounding_set_clear(void)
+{
+	int r = 0;
+
+	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) > 0 &&
+		    prctl(PR_CAPBSET_DROP, cap, 0, 0, 0))
+			r = -errno;
+	return r;
+}
+
+/* All but the filter: each has its own. */
+static void drop_to(uint64_t permitted, uint64_t effective)
+{
+	int r;
+
+	umask(0077);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		complain("set no_new_privs", errno);
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
+		complain("clear the ambient set", errno);
+	r = geteuid() ? 0 : bounding_set_clear();
+	if (r)
+		complain("clear the bounding set (CAP_SETPCAP)", -r);
+	r = capabilities_set(permitted, effective);
+	if (r)
+		complain("drop capabilities", -r);
+		/* Neither a core file nor a debugger of the same user. A leak check is a debugger
+		 * too. */
+#ifndef __SANITIZE_ADDRESS__
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+		complain("switch core files off", errno);
+#endif
+}
+
+void privileges_drop(const struct privileges_need *need)
+{
+	uint64_t keep = ALWAYS | (need->bpf ? FOR_BPF : 0) | (need->libcuda ? FOR_LIBCUDA : 0);
+	int r;
+
+	drop_to(keep | (need->libcuda ? FOR_UPROBE : 0), keep);
+	has_admin = need->libcuda && uprobe_needs_admin();
+	if (need->libcuda && !has_admin)
+		capabilities_set(keep, keep);
+	r = filter_agent(need->bpf);
+	if (r == -EOPNOTSUPP)
+		log_line(LOG_NOTICE, "privileges: no system call filter: built without one");
+	else if (r)
+		complain("filter system calls", -r);
+	malloc_trim(0); /* of building the filter */
+}
+
+void privileges_admin(bool on)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+	if (!has_admin || syscall(SYS_capget, &header, sets))
+		return;
+	sets[0].effective &= ~(uint32_t)FOR_UPROBE;
+	if (on)
+		sets[0].effective |= sets[0].permitted & (uint32_t)FOR_UPROBE;
+	/* Where it fails so does the uprobe, and that is told. */
+	syscall(SYS_capset, &header, sets);
+}
+
+void privileges_drop_all(void)
+{
+	int r;
+
+	drop_to(0, 0);
+	r = filter_sampler();
+	if (r && r != -EOPNOTSUPP) /* of which the agent tells */
+		complain("filter system calls of the sampler", -r);
+}
