@@ -154,8 +154,14 @@ $(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka $(agent_libs) $(cli_libs) -o $@
 
-# A scripted die sampler for test_agent_dies, and something to probe for test_agent_cuda.
-tests: $(B)/tests/host/fake_dies $(B)/tests/host/fake/libcuda.so.1
+# A scripted die sampler for test_agent_dies, something to probe for test_agent_cuda, and a service
+# for test_pressure_watch.
+tests: $(B)/tests/host/fake_dies $(B)/tests/host/fake/libcuda.so.1 $(B)/tests/host/sd_event_program
+
+$(B)/tests/host/sd_event_program: $(B)/obj/tests/host/sd_event_program.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
 $(B)/tests/host/fake_dies: $(B)/obj/tests/host/fake_dies.o $(call objs,obj,user/core/die_message.c)
 	$(call say,LD,$@)

@@ -17,6 +17,7 @@
 
 struct agent_view;
 struct dies;
+struct pressure_watch;
 struct server;
 
 /* Groups that kernel records told of since the last look; 64 in one is a storm. */
@@ -89,6 +90,7 @@ struct agent {
 	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it */
 	struct spared spared;
 	struct server *server;
+	struct pressure_watch *pressure_watch; /* NULL: no such socket */
 };
 
 /*

@@ -8,6 +8,7 @@
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/pressure_watch.h"
 #include "agent/views.h"
 #include "core/u64.h"
 #include "host/clock.h"
@@ -172,6 +173,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	agent->event_ns = 0;
 	log_sources(agent, NULL);
 	plan_next(agent, now_ns);
+	pressure_watch_look(agent, now_ns);
 }
 
 void agent_look(struct agent *agent, bool force)

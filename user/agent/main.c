@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/pressure_watch.h"
 #include "agent/privileges.h"
 #include "core/settings.h"
 #include "core/u64.h"
@@ -232,12 +233,14 @@ static int agent_open(struct agent *agent)
 	sd_event_set_watchdog(agent->event, true);
 	harden();
 	agent_look(agent, true);
+	pressure_watch_open(agent);
 	drop_privileges(agent);
 	return server_listen(agent);
 }
 
 static void agent_close(struct agent *agent)
 {
+	pressure_watch_close(agent);
 	server_close(agent);
 	dies_close(agent);
 	wake_close(agent);

@@ -149,12 +149,14 @@ void agent_proc_log_print(const struct agent_proc *agent)
 
 void agent_proc_destroy(struct agent_proc *agent)
 {
-	char lock_path[128];
+	static const char *const suffixes[] = { "", ".lock", ".pressure" };
+	char path[128];
 
 	agent_proc_kill(agent);
-	snprintf(lock_path, sizeof(lock_path), "%s.lock", agent->socket_path);
-	unlink(agent->socket_path);
-	unlink(lock_path);
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", agent->socket_path, suffixes[i]);
+		unlink(path);
+	}
 	unlink(agent->log_path);
 	rmdir(agent->dir);
 }

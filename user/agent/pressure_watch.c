@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Telling of pressure by the service protocol. See pressure_watch.h. */
+#include "agent/pressure_watch.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/log.h"
+#include "agent/views.h"
+#include "core/pressure_request.h"
+#include "host/clock.h"
+
+#define WATCHERS_MAX         4096
+#define WATCHERS_PER_UID_MAX 1024
+#define BACKLOG              512
+/* They write once, when they connect; more than this is read when the second is over. */
+#define WRITES_PER_S  10
+#define ACCEPTS_PER_S 2000
+/*
+ * As long as the level stays high each is told again, since one release of caches may not do; the
+ * looks, which come every 2 s if nothing else causes one, are what it is told by.
+ */
+#define REPEAT_NS 1000000000ull
+
+struct watcher {
+	struct watcher *next, *prev;
+	struct pressure_watch *watch;
+	int sock;
+	uid_t uid;
+	sd_event_source *io;
+	struct agent_view *view;
+	pn_mem_level level; /* from which on it is told */
+	uint64_t told_ns;
+	char request[PRESSURE_REQUEST_BYTES];
+	size_t request_bytes;
+};
+
+struct pressure_watch {
+	struct agent *agent;
+	int sock;
+	sd_event_source *io;
+	struct sockaddr_un addr;
+	struct stat bound;       /* the socket file that is ours to remove */
+	struct watcher watchers; /* list head */
+	unsigned n_watchers;
+	bool full_logged;
+};
+
+static void watcher_free(struct watcher *watcher)
+{
+	watcher->next->prev = watcher->prev;
+	watcher->prev->next = watcher->next;
+	watcher->watch->n_watchers--;
+	sd_event_source_disable_unref(watcher->io);
+	views_put(watcher->watch->agent, watcher->view);
+	close(watcher->sock);
+	free(watcher);
+}
+
+/*
+ * Tells it if it is to be told. What it has not read yet says the same as another byte would, so
+ * there is never more than one. False: it is to be dropped.
+ */
+static bool watcher_tell(struct watcher *watcher, uint64_t now_ns)
+{
+	pn_mem_level level = watcher->view->view.state.level;
+	const char byte = (char)('0' + level);
+	int unread = 0;
+
+	if (level < watcher->level || (watcher->told_ns && now_ns - watcher->told_ns < REPEAT_NS))
+		return true;
+	if (ioctl(watcher->sock, SIOCOUTQ, &unread))
+		return false;
+	if (unread)
+		return true;
+	watcher->told_ns = now_ns;
+	return send(watcher->sock, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+/* What it wants is in the first bytes; the rest is read only to be gone. */
+static int on_watcher(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct watcher *watcher = userdata;
+	char text[1024];
+	size_t room = sizeof(watcher->request) - watcher->request_bytes;
+	ssize_t n = recv(fd, text, sizeof(text), MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n > 0) {
+		room = (size_t)n < room ? (size_t)n : room;
+		memcpy(watcher->request + watcher->request_bytes, text, room);
+		watcher->request_bytes += room;
+		watcher->level = pressure_request_level(watcher->request, watcher->request_bytes);
+	}
+	if (n <= 0 || !watcher_tell(watcher, clock_now_ns()))
+		watcher_free(watcher);
+	return 0;
+}
+
+void pressure_watch_look(struct agent *agent, uint64_t now_ns)
+{
+	struct pressure_watch *watch = agent->pressure_watch;
+	struct watcher *watcher, *next;
+	bool any_high = false;
+
+	if (!watch)
+		return;
+	for (const struct agent_view *av = agent->views; av && !any_high; av = av->next)
+		any_high = av->view.state.level > PN_MEM_LEVEL_OK;
+	if (!any_high)
+		return;
+	for (watcher = watch->watchers.next; watcher != &watch->watchers; watcher = next) {
+		next = watcher->next;
+		if (!watcher_tell(watcher, now_ns))
+			watcher_free(watcher);
+	}
+}
+
+/* ---- connecting --------------------------------------------------------------------------------
+ */
+
+static bool has_room(const struct pressure_watch *watch, uid_t uid)
+{
+	unsigned n = 0;
+
+	for (const struct watcher *w = watch->watchers.next; w != &watch->watchers; w = w->next)
+		n += w->uid == uid;
+	return watch->n_watchers < WATCHERS_MAX && n < WATCHERS_PER_UID_MAX;
+}
+
+/* Told from the next look on: by then it has written what it wants, if anything. */
+static int watcher_new(struct pressure_watch *watch, int sock)
+{
+	struct agent *agent = watch->agent;
+	struct watcher *watcher;
+	struct ucred cred = { 0 };
+	socklen_t bytes = sizeof(cred);
+	int r;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &bytes))
+		return -errno;
+	if (!has_room(watch, cred.uid))
+		return -EMFILE;
+	watcher = calloc(1, sizeof(*watcher));
+	if (!watcher)
+		return -ENOMEM;
+	r = views_get(agent, cred.pid, &watcher->view);
+	if (r)
+		goto fail;
+	r = sd_event_add_io(agent->event, &watcher->io, sock, EPOLLIN, on_watcher, watcher);
+	if (r < 0) {
+		views_put(agent, watcher->view);
+		goto fail;
+	}
+	sd_event_source_set_priority(watcher->io, SD_EVENT_PRIORITY_IDLE);
+	sd_event_source_set_ratelimit(watcher->io, 1000000, WRITES_PER_S);
+	watcher->watch = watch;
+	watcher->sock = sock;
+	watcher->uid = cred.uid;
+	watcher->level = PRESSURE_LEVEL_DEFAULT;
+	watcher->prev = &watch->watchers;
+	watcher->next = watch->watchers.next;
+	watcher->next->prev = watcher;
+	watch->watchers.next = watcher;
+	watch->n_watchers++;
+	return 0;
+fail:
+	free(watcher);
+	return r;
+}
+
+static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct pressure_watch *watch = userdata;
+	int sock = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
+
+	if (sock < 0)
+		return 0;
+	r = watcher_new(watch, sock);
+	if (r) {
+		close(sock);
+		if (!watch->full_logged)
+			log_line(LOG_WARNING,
+				 "a watcher of pressure was turned away (%s), %u are attached",
+				 strerror(-r), watch->n_watchers);
+		watch->full_logged = true;
+	}
+	return 0;
+}
+
+/* ---- the socket --------------------------------------------------------------------------------
+ */
+
+static int bind_socket(struct pressure_watch *watch)
+{
+	const char *path = watch->addr.sun_path;
+	struct stat st;
+
+	/* Left by an agent that was killed, or that this one replaces: the lock says so. */
+	if (!lstat(path, &st) && (!S_ISSOCK(st.st_mode) || unlink(path)))
+		return S_ISSOCK(st.st_mode) ? -errno : -EEXIST;
+	watch->sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (watch->sock < 0 ||
+	    bind(watch->sock, (struct sockaddr *)&watch->addr, sizeof(watch->addr)) ||
+	    lstat(path, &watch->bound) || chmod(path, 0666) || listen(watch->sock, BACKLOG))
+		return -errno;
+	return 0;
+}
+
+static int watch_new(struct agent *agent, const char *path)
+{
+	struct pressure_watch *watch;
+	int r;
+
+	if (strlen(path) + strlen(PRESSURE_WATCH_SUFFIX) >= sizeof(watch->addr.sun_path))
+		return -ENAMETOOLONG;
+	watch = calloc(1, sizeof(*watch));
+	if (!watch)
+		return -ENOMEM;
+	agent->pressure_watch = watch;
+	watch->agent = agent;
+	watch->sock = -1;
+	watch->watchers.next = watch->watchers.prev = &watch->watchers;
+	watch->addr.sun_family = AF_UNIX;
+	strcpy(watch->addr.sun_path, path);
+	strcat(watch->addr.sun_path, PRESSURE_WATCH_SUFFIX);
+	r = bind_socket(watch);
+	if (r)
+		return r;
+	r = sd_event_add_io(agent->event, &watch->io, watch->sock, EPOLLIN, on_connect, watch);
+	if (r < 0)
+		return r;
+	sd_event_source_set_priority(watch->io, SD_EVENT_PRIORITY_IDLE);
+	sd_event_source_set_ratelimit(watch->io, 1000000, ACCEPTS_PER_S);
+	return 0;
+}
+
+void pressure_watch_open(struct agent *agent)
+{
+	int r = watch_new(agent, agent->options->socket_path);
+
+	if (!r)
+		return;
+	log_line(LOG_WARNING, "no pressure socket at %s%s: %s", agent->options->socket_path,
+		 PRESSURE_WATCH_SUFFIX, strerror(-r));
+	pressure_watch_close(agent);
+}
+
+/* Not the file of an agent that has taken the path over. */
+static void remove_file(const struct pressure_watch *watch)
+{
+	struct stat st;
+
+	if (watch->bound.st_ino && !lstat(watch->addr.sun_path, &st) &&
+	    st.st_ino == watch->bound.st_ino && st.st_dev == watch->bound.st_dev)
+		unlink(watch->addr.sun_path);
+}
+
+void pressure_watch_close(struct agent *agent)
+{
+	struct pressure_watch *watch = agent->pressure_watch;
+
+	if (!watch)
+		return;
+	while (watch->watchers.next != &watch->watchers)
+		watcher_free(watch->watchers.next);
+	sd_event_source_disable_unref(watch->io);
+	remove_file(watch);
+	if (watch->sock >= 0)
+		close(watch->sock);
+	free(watch);
+	agent->pressure_watch = NULL;
+}
