@@ -71,6 +71,7 @@ doctor_of_the_agent() {
 	"$pnmem" doctor >"$dir/out" 2>/dev/null
 	grep -qE "^ok +agent +pnmemd [0-9.]+; stalls|^degraded +agent +pnmemd [0-9.]+; stalls" "$dir/out" &&
 		grep -qE '^ok +socket ' "$dir/out" && grep -qE ' memlock ' "$dir/out" &&
+		grep -qE '^(ok|degraded) +rights +the agent keeps: ' "$dir/out" &&
 		grep -qE ' sampler ' "$dir/out" && ! grep -q ' version ' "$dir/out"
 }
 doctor_without_proc() { # nothing can work: 2

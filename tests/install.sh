@@ -48,9 +48,17 @@ man_pages() {
 		[ -z "$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 "$page" 2>&1 >/dev/null)" ] || return 1
 	done
 }
+# systemd's own checker, on the file as installed; without its program it would complain of that.
+unit_file() {
+	command -v systemd-analyze >/dev/null || { echo "# skip: unit file: no systemd-analyze"; return 77; }
+	sed "s|/usr/sbin|$dir/usr/sbin|" "$dir/usr/lib/systemd/system/pnmemd.service" >"$dir/pnmemd.service"
+	systemd-analyze verify --man=no "$dir/pnmemd.service" >"$dir/out" 2>&1 || { cat "$dir/out"; return 1; }
+	! grep pnmemd "$dir/out" # only warnings of the machine's other units
+}
 
 check "make install puts everything in its place" install_all
 check "an engine builds with pkg-config and runs on the shared library" engine
 check "and on the static one" static_engine
+check "systemd finds nothing wrong in the unit" unit_file
 check "man pages format without a warning" man_pages
 tap_end

@@ -162,6 +162,8 @@ static void harden(void)
 	descriptors.rlim_cur = u64_min(descriptors.rlim_max, DESCRIPTORS_MAX);
 	if (setrlimit(RLIMIT_NOFILE, &descriptors))
 		log_line(LOG_NOTICE, "cannot raise the descriptor limit: %s", strerror(errno));
+	/* One heap: that of each thread would be another 64 MiB of locked addresses. */
+	mallopt(M_ARENA_MAX, 1);
 	malloc_trim(0);
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
 		log_line(LOG_WARNING, "cannot lock memory: %s", strerror(errno));

@@ -120,6 +120,7 @@ static void check_agent(struct doctor *report, const pn_mem_ext *ext, const pn_a
 			"run it as root, or with LimitMEMLOCK=infinity",
 			kib ? "the agent is in another pid namespace: not known"
 			    : "the agent's memory is not locked: it can stall with the rest");
+	doctor_privileges(report, (int)agent->pid);
 	if (ext->event_drops)
 		doctor_finding(report, DOCTOR_DEGRADED, "ring", "",
 			       "%ju of %ju records dropped; levels are not affected",

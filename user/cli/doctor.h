@@ -26,4 +26,7 @@ void doctor_kernel(struct doctor *report); /* release, lockdown, BTF, kallsyms, 
 void doctor_cgroup(struct doctor *report); /* layout, and this process's group */
 void doctor_swap(struct doctor *report);
 
+/* doctor_privileges.c: of the agent, process pid */
+void doctor_privileges(struct doctor *report, int pid);
+
 #endif
