@@ -81,6 +81,7 @@ doctor_without_proc() { # nothing can work: 2
 }
 # One line at once; ended by a signal with status 0.
 watch_lines() {
+	: >"$dir/out" # or what the last test left there is taken for its line
 	"$pnmem" watch "$@" >"$dir/out" 2>"$dir/err" &
 	local pid=$! i
 	for i in $(seq 100); do
