@@ -14,6 +14,7 @@
 
 #include "agent/agent.h"
 #include "agent/log.h"
+#include "agent/pressure_store.h"
 #include "agent/views.h"
 #include "core/pressure_request.h"
 #include "host/clock.h"
@@ -30,6 +31,9 @@
  */
 #define REPEAT_NS 1000000000ull
 
+/* systemd takes its time for each, and the agent waits for it when its queue is full. */
+#define KEEP_PER_LOOK 16
+
 struct watcher {
 	struct watcher *next, *prev;
 	struct pressure_watch *watch;
@@ -39,6 +43,7 @@ struct watcher {
 	struct agent_view *view;
 	pn_mem_level level; /* from which on it is told */
 	uint64_t told_ns;
+	bool kept; /* in the store */
 	char request[PRESSURE_REQUEST_BYTES];
 	size_t request_bytes;
 };
@@ -51,6 +56,7 @@ struct pressure_watch {
 	struct stat bound;       /* the socket file that is ours to remove */
 	struct watcher watchers; /* list head */
 	unsigned n_watchers;
+	unsigned n_not_kept;
 	bool full_logged;
 };
 
@@ -59,6 +65,7 @@ static void watcher_free(struct watcher *watcher)
 	watcher->next->prev = watcher->prev;
 	watcher->prev->next = watcher->next;
 	watcher->watch->n_watchers--;
+	watcher->watch->n_not_kept -= !watcher->kept;
 	sd_event_source_disable_unref(watcher->io);
 	views_put(watcher->watch->agent, watcher->view);
 	close(watcher->sock);
@@ -106,6 +113,21 @@ static int on_watcher(sd_event_source *source, int fd, uint32_t revents, void *u
 	return 0;
 }
 
+/* By now they have written what they want, if anything. */
+static void keep_new(struct pressure_watch *watch)
+{
+	struct watcher *watcher = watch->watchers.next;
+
+	for (int n = 0; n < KEEP_PER_LOOK && watch->n_not_kept; watcher = watcher->next) {
+		if (watcher->kept)
+			continue;
+		pressure_store_keep(watcher->sock, watcher->level);
+		watcher->kept = true;
+		watch->n_not_kept--;
+		n++;
+	}
+}
+
 void pressure_watch_look(struct agent *agent, uint64_t now_ns)
 {
 	struct pressure_watch *watch = agent->pressure_watch;
@@ -114,6 +136,7 @@ void pressure_watch_look(struct agent *agent, uint64_t now_ns)
 
 	if (!watch)
 		return;
+	keep_new(watch);
 	for (const struct agent_view *av = agent->views; av && !any_high; av = av->next)
 		any_high = av->view.state.level > PN_MEM_LEVEL_OK;
 	if (!any_high)
@@ -137,8 +160,9 @@ static bool has_room(const struct pressure_watch *watch, uid_t uid)
 	return watch->n_watchers < WATCHERS_MAX && n < WATCHERS_PER_UID_MAX;
 }
 
-/* Told from the next look on: by then it has written what it wants, if anything. */
-static int watcher_new(struct pressure_watch *watch, int sock)
+/* Told from the next look on. kept: of an agent before this one. 0 or -errno: sock is to be closed.
+ */
+static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level level, bool kept)
 {
 	struct agent *agent = watch->agent;
 	struct watcher *watcher;
@@ -166,12 +190,14 @@ static int watcher_new(struct pressure_watch *watch, int sock)
 	watcher->watch = watch;
 	watcher->sock = sock;
 	watcher->uid = cred.uid;
-	watcher->level = PRESSURE_LEVEL_DEFAULT;
+	watcher->level = level;
+	watcher->kept = kept;
 	watcher->prev = &watch->watchers;
 	watcher->next = watch->watchers.next;
 	watcher->next->prev = watcher;
 	watch->watchers.next = watcher;
 	watch->n_watchers++;
+	watch->n_not_kept += !kept;
 	return 0;
 fail:
 	free(watcher);
@@ -185,7 +211,7 @@ static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *u
 
 	if (sock < 0)
 		return 0;
-	r = watcher_new(watch, sock);
+	r = watcher_new(watch, sock, PRESSURE_LEVEL_DEFAULT, false);
 	if (r) {
 		close(sock);
 		if (!watch->full_logged)
@@ -195,6 +221,12 @@ static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *u
 		watch->full_logged = true;
 	}
 	return 0;
+}
+
+static void on_kept(void *arg, int sock, pn_mem_level level)
+{
+	if (watcher_new(arg, sock, level, true))
+		close(sock);
 }
 
 /* ---- the socket --------------------------------------------------------------------------------
@@ -241,6 +273,7 @@ static int watch_new(struct agent *agent, const char *path)
 		return r;
 	sd_event_source_set_priority(watch->io, SD_EVENT_PRIORITY_IDLE);
 	sd_event_source_set_ratelimit(watch->io, 1000000, ACCEPTS_PER_S);
+	pressure_store_take(on_kept, watch);
 	return 0;
 }
 
