@@ -29,6 +29,7 @@ static const char *const common[] = {
 	"dup3",
 	"faccessat",
 	"faccessat2",
+	"fadvise64",
 	"fallocate",
 	"fchmod",
 	"fchmodat",
@@ -109,6 +110,7 @@ static const char *const common[] = {
 	"mlock2",
 	"mlockall",
 	"mremap",
+	"msync",
 	"munlock",
 	"munmap",
 	/* threads, processes, signals, time */
@@ -127,6 +129,7 @@ static const char *const common[] = {
 	"getppid",
 	"getrandom",
 	"getrlimit",
+	"getrusage",
 	"gettid",
 	"gettimeofday",
 	"getuid",
@@ -168,7 +171,7 @@ static const char *const sampler_only[] = {
 	"eventfd",
 	"execve",
 	"execveat",
-	"fadvise64",
+
 	"fork",
 	"get_mempolicy",
 	"get_robust_list",
@@ -177,7 +180,7 @@ static const char *const sampler_only[] = {
 	"getpgid",
 	"getpgrp",
 	"getpriority",
-	"getrusage",
+
 	"getsid",
 	"getxattr",
 	"inotify_add_watch",
@@ -191,7 +194,7 @@ static const char *const sampler_only[] = {
 	"mknodat",
 	"mmap",
 	"mprotect",
-	"msync",
+
 	"pause",
 	"pipe",
 	"prlimit",

@@ -44,8 +44,9 @@
 	 BIT(CAP_DAC_READ_SEARCH))
 
 /*
- * SYS_ADMIN: a uprobe, where the kernel is not content with PERFMON (again so since 6.16, and in
- * the stable kernels of then). Only permitted, and made effective for each attachment.
+ * SYS_ADMIN: a uprobe, where the kernel is not content with PERFMON: measured so on 6.1.0-50, 6.12,
+ * 6.18 and 7.2, and on Debian's 5.10 with its default perf_event_paranoid of 3, not with 2. Only
+ * permitted, and made effective for each attachment.
  */
 #define FOR_UPROBE BIT(CAP_SYS_ADMIN)
 
