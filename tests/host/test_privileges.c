@@ -28,6 +28,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "../cuda/fake_cuda.h"
 #include "../filter.h"
 #include "../skip.h"
 #include "agent/filter.h"
@@ -37,6 +38,7 @@
 
 #define BIT(cap) (1ull << (cap))
 #define LIBRARY  "build/tests/host/fake/libcuda.so.1"
+#define STAND_IN "build/tests/libcuda.so.1"
 #define NOBODY   65534
 #define MIB      (1ull << 20)
 
@@ -258,6 +260,33 @@ static void test_sampler_has_nothing(void **unused)
 	script(7000);
 	expect_free(7000, 10000);
 	assert_int_equal(child_named(agent.pid, "pnmemd-launch"), launcher);
+}
+
+static bool context_is_measured(void *arg)
+{
+	pn_hook_status lines[4];
+
+	return pn_memwatch_dies(lines, 4) == 3 && strstr(lines[2].why, "own context of 74 MiB");
+}
+
+/* The real one, with the stand-in for libcuda: it samples, and starts its holder of a context. */
+static void test_real_sampler(void **unused)
+{
+	const char *args[] = { "--cuda-lib", STAND_IN, NULL };
+	struct fake_cuda *fake = fake_cuda_create(script_path, 1);
+	char real[4096];
+
+	assert_non_null(fake);
+	assert_non_null(realpath("build/pnmem-dies", real));
+	setenv("PNMEM_DIES", real, 1);
+	setenv(FAKE_CUDA_ENV, script_path, 1);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	expect_serving();
+	assert_true(test_until(context_is_measured, NULL, 10000));
+	if (!geteuid())
+		expect_locked_in(child_named(agent.pid, "pnmem-dies"), 0);
+	unsetenv(FAKE_CUDA_ENV);
+	fake_cuda_close(fake);
 }
 
 static bool in_log(void *arg)
@@ -489,6 +518,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		TEST(test_what_is_kept),
 		TEST(test_sampler_has_nothing),
+		TEST(test_real_sampler),
 		TEST(test_launcher_is_killed),
 		TEST(test_background_lets_go),
 		TEST(test_engine_of_another_user),

@@ -469,6 +469,10 @@ static void report_sampler(const struct dies *dies, pn_hook_status *line)
 		line_set(line, "sampler", what, good ? PN_HOOK_ACTIVE : PN_HOOK_REFUSED, why);
 		return;
 	}
+	if (dies->driver_check_ns != UINT64_MAX && !dies->launcher) {
+		line_set(line, "sampler", what, PN_HOOK_REFUSED, "cannot be started: see the log");
+		return;
+	}
 	if (dies->driver_check_ns == UINT64_MAX)
 		snprintf(why, sizeof(why), "not wanted (PN_DIE_SOURCE=%s)", sources[dies->source]);
 	else

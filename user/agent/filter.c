@@ -247,7 +247,8 @@ static int allow_family(scmp_filter_ctx filter, int family)
 				SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family));
 }
 
-/* Threads, no processes. clone3() keeps its flags where no filter sees them: libc then uses clone.
+/* Threads, no processes. clone3() keeps its flags where no filter sees them: libc then uses clone;
+ * the audit log shows it all the same.
  */
 static int allow_threads(scmp_filter_ctx filter)
 {

@@ -39,9 +39,9 @@ struct sampler_calls {
 struct launcher;
 
 /*
- * By the launcher, which stays the caller's and outlives the sampler; NULL: no child can be
- * started. cuda_lib NULL: the sampler's own default. The first child is started, and the first pass asked
- * for, from the loop. 0 or -errno.
+ * By the launcher, which stays the caller's and outlives the sampler. cuda_lib NULL: the sampler's
+ * own default. The first child is started, and the first pass asked for, from the loop. 0 or
+ * -errno.
  */
 int sampler_open(struct sampler **ret, sd_event *event, struct launcher *launcher,
 		 const char *cuda_lib, const struct sampler_calls *calls);
