@@ -84,11 +84,11 @@ static bool watcher_tell(struct watcher *watcher, uint64_t now_ns)
 
 	if (level < watcher->level || (watcher->told_ns && now_ns - watcher->told_ns < REPEAT_NS))
 		return true;
+	watcher->told_ns = now_ns;
 	if (ioctl(watcher->sock, SIOCOUTQ, &unread))
 		return false;
 	if (unread)
 		return true;
-	watcher->told_ns = now_ns;
 	return send(watcher->sock, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
