@@ -307,6 +307,47 @@ static void test_launcher_is_killed(void **unused)
 	assert_int_equal(agent_proc_wait(&agent), 0);
 }
 
+/* Started, and its socket found closed: a zombie until the next is started. */
+static bool no_sampler_runs(void *arg)
+{
+	pid_t pid = child_named(agent.pid, "fake_dies");
+	char path[64], line[256] = "";
+	FILE *file;
+
+	if (!pid)
+		return false; /* not yet */
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (file && !fgets(line, sizeof(line), file))
+		line[0] = 0;
+	if (file)
+		fclose(file);
+	return strstr(line, ") Z ");
+}
+
+static bool retry_is_planned(void *arg)
+{
+	pn_hook_status line;
+
+	return pn_memwatch_dies(&line, 1) == 1 && strstr(line.why, "cannot be started");
+}
+
+/* It is waited for, not for ever; what it starts too late ends by itself. */
+static void test_launcher_is_stopped(void **unused)
+{
+	pid_t launcher;
+
+	start_with_sampler();
+	launcher = child_named(agent.pid, "pnmemd-launch");
+	kill(launcher, SIGSTOP);
+	kill(child_named(agent.pid, "fake_dies"), SIGKILL);
+	assert_true(test_until(retry_is_planned, NULL, 5000));
+	expect_serving();
+	kill(launcher, SIGCONT);
+	assert_true(test_until(no_sampler_runs, NULL, 5000));
+	expect_serving();
+}
+
 /* Nothing of a background agent holds the pipe of whoever started it. */
 static void test_background_lets_go(void **unused)
 {
@@ -520,6 +561,7 @@ int main(void)
 		TEST(test_sampler_has_nothing),
 		TEST(test_real_sampler),
 		TEST(test_launcher_is_killed),
+		TEST(test_launcher_is_stopped),
 		TEST(test_background_lets_go),
 		TEST(test_engine_of_another_user),
 		cmocka_unit_test(test_what_is_refused),
