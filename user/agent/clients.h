@@ -51,10 +51,11 @@ struct server {
 	struct agent *agent;
 	struct served_socket socket;
 	sd_event_source *io;
-	sd_event_source *flush; /* one look for all requests of a round */
+	sd_event_source *flush; /* the look that clients want */
 	struct client clients;  /* list head */
 	struct client *waiting, **waiting_end;
-	bool look_forced;
+	bool look_wanted, look_forced;
+	unsigned n_askers; /* clients read since it was wanted */
 	struct budget forced_looks;
 	struct peers peers;
 	struct subscription subscribers; /* list head */

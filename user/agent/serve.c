@@ -23,9 +23,12 @@
 #define REQUEST_INTERVAL_US 50000
 #define REQUESTS_MAX        100
 /* Connects in all; the wait of the others is no longer than the interval. */
-#define ACCEPT_INTERVAL_US 50000
-#define ACCEPT_ROUNDS_MAX  64
+#define ACCEPT_INTERVAL_US 10000
+#define ACCEPT_ROUNDS_MAX  32
 #define ACCEPTS_A_ROUND    16
+/* A look that was asked for waits while others are there to ask: for each once, and no more than:
+ */
+#define ASKERS_MAX 128
 /*
  * Looks that read the pressure file however new its last reading is. More often, and other
  * programs' PSI triggers starve; above it a look goes on from the last reading.
@@ -34,9 +37,10 @@ static const struct budget_limit forced_looks = { .burst = 32, .per_s = 10 };
 /* Clients whose cgroup is looked up at each look of the timer's, a few microseconds each. */
 #define FOLLOW_CLIENTS 8
 
-/* One look when the requests that are there already have been read, whoever asked. */
+/* One look for all who are there to ask now. */
 static void want_look(struct server *server, bool forced)
 {
+	server->look_wanted = true;
 	server->look_forced |= forced;
 	sd_event_source_set_enabled(server->flush, SD_EVENT_ONESHOT);
 }
@@ -353,40 +357,40 @@ static int handle(struct client *client, const union proto_request *request, siz
 	}
 }
 
-static int on_client(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static void read_request(struct client *client)
 {
-	struct client *client = userdata;
 	union proto_request request = { 0 }; /* what a shorter one does not have is 0 */
 	ssize_t n;
 
 	if (client->waits) {
 		client->paused = true;
-		return sd_event_source_set_enabled(source, SD_EVENT_OFF);
+		sd_event_source_set_enabled(client->io, SD_EVENT_OFF);
+		return;
 	}
 	subscription_check(client);
 	/* No room for descriptors: the kernel closes what is sent along. The length is the whole
 	 * packet's. */
-	n = recv(fd, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
+	n = recv(client->sock, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
+		return;
 	if (n > 0 && !handle(client, &request, (size_t)n)) {
 		subscription_request_read(client);
-		return 0;
+		return;
 	}
 	client->server->dropped += n > 0;
 	client_free(client);
-	return 0;
 }
 
 /* The look that requests wait for, and their replies. */
-static int on_flush(sd_event_source *source, void *userdata)
+static void flush(struct server *server)
 {
-	struct server *server = userdata;
 	bool forced = server->look_forced &&
 		      budget_take(&server->forced_looks, &forced_looks, clock_now_ns());
 	struct client *client = server->waiting, *next;
 
-	server->look_forced = false;
+	sd_event_source_set_enabled(server->flush, SD_EVENT_OFF);
+	server->look_wanted = server->look_forced = false;
+	server->n_askers = 0;
 	agent_look_asked(server->agent, forced);
 	server->waiting = NULL;
 	server->waiting_end = &server->waiting;
@@ -405,6 +409,28 @@ static int on_flush(sd_event_source *source, void *userdata)
 			sd_event_source_set_enabled(client->io, SD_EVENT_ON);
 		client->paused = false;
 	}
+}
+
+static int on_flush(sd_event_source *source, void *userdata)
+{
+	struct server *server = userdata;
+
+	if (server->look_wanted)
+		flush(server);
+	return 0;
+}
+
+static int on_client(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct client *client = userdata;
+	struct server *server = client->server;
+
+	read_request(client); /* which may be its end */
+	if (!server->look_wanted)
+		return 0;
+	server->n_askers++;
+	if (server->n_askers >= server->peers.n_clients || server->n_askers >= ASKERS_MAX)
+		flush(server);
 	return 0;
 }
 
@@ -499,8 +525,8 @@ int server_open(struct agent *agent)
 	r = sd_event_add_defer(agent->event, &server->flush, on_flush, server);
 	if (r < 0)
 		return r;
-	/* Among the clients, in turn: all that had asked when the first of a round did are in. */
-	sd_event_source_set_priority(server->flush, SD_EVENT_PRIORITY_IDLE);
+	/* After the clients: when none of them is there to ask. */
+	sd_event_source_set_priority(server->flush, SD_EVENT_PRIORITY_IDLE + 1);
 	sd_event_source_set_enabled(server->flush, SD_EVENT_OFF);
 	return socket_take(&server->socket, agent->options->socket_path, agent->options->replace);
 }

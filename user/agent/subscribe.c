@@ -44,7 +44,7 @@ static bool is_news(const struct subscription *sub, uint32_t level)
 	return level != sub->told_level;
 }
 
-static void tell(struct client *client)
+static int tell(struct client *client)
 {
 	struct subscription *sub = &client->subscription;
 	const struct view *view = &client->view->view;
@@ -59,12 +59,14 @@ static void tell(struct client *client)
 		.level_changes = view->ext.level_changes,
 	};
 
-	/* One that cannot be sent to is gone, or will be: the loop hears of that by itself. */
-	if (client_send(client, &event, sizeof(event), -1))
-		return;
+	int r = client_send(client, &event, sizeof(event), -1);
+
+	if (r)
+		return r;
 	sub->first = false;
 	sub->told_level = event.level;
 	client->server->told++;
+	return 0;
 }
 
 void subscription_check(struct client *client)
@@ -77,8 +79,12 @@ void subscription_check(struct client *client)
 		return;
 	pending = is_news(sub, (uint32_t)client->view->view.state.level);
 	if (pending && !has_unread(client)) {
-		tell(client);
 		pending = false;
+		if (tell(client)) {
+			/* It has gone; the loop hears of that by itself. */
+			subscription_end(client);
+			return;
+		}
 	}
 	if (pending != sub->pending)
 		listen_for_reads(client, pending);
@@ -97,9 +103,11 @@ void server_tell(struct agent *agent)
 
 	if (!server)
 		return;
-	for (struct subscription *sub = server->subscribers.next; sub != &server->subscribers;
-	     sub = sub->next)
+	for (struct subscription *sub = server->subscribers.next, *next;
+	     sub != &server->subscribers; sub = next) {
+		next = sub->next;
 		subscription_check(client_of(sub));
+	}
 }
 
 int subscription_set(struct client *client, const struct proto_subscribe *request)

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Whatever one client does, the others are served as before and the agent holds no more when it is
+ * over: each attack beside the same number of processes that only keep the CPUs busy, while the
+ * level goes up and down. And the limits of one user do not touch another.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "../skip.h"
+#include "agent/peers.h"
+#include "core/proto.h"
+#include "host/clock.h"
+#include "lib/agent_proc.h"
+#include "lib/attack.h"
+#include "lib/made_host.h"
+#include "lib/raw_client.h"
+
+#define ROUNDS    100
+#define ATTACKERS 2
+#define LIMIT_MS  10000
+/* Of a median beside the busy CPUs' own: what a loaded machine makes of it, not what an attack may.
+ */
+#define SLACK_US 3000
+/* While 2048 clients are held, and for good. */
+#define RSS_HELD_KIB  8192
+#define RSS_AFTER_KIB 3072
+
+static struct agent_proc agent;
+static struct made_host host;
+
+static int setup(void **state)
+{
+	static const char *args[] = {
+		"--no-bpf", "--stall-hook", "poll", "--procfs", host.dir, NULL
+	};
+
+	setenv("PN_LEVEL_HOLD_MS", "0", 1);
+	if (made_host_init(&host) || agent_proc_init(&agent) || chmod(agent.dir, 0755))
+		return -1;
+	return agent_proc_start(&agent, args);
+}
+
+static int teardown(void **state)
+{
+	agent_proc_destroy(&agent);
+	made_host_destroy(&host);
+	return 0;
+}
+
+static int count_fds(void)
+{
+	char path[64];
+	int n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", agent.pid);
+	dir = opendir(path);
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static long rss_kib(void)
+{
+	char path[64], line[128];
+	long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", agent.pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "VmRSS:", 6))
+			kib = atol(line + 6);
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+static int fds_before;
+
+static bool fds_are_back(void *arg)
+{
+	return count_fds() <= fds_before;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct times {
+	uint64_t median_us, p99_us, connect_us; /* the last: median of connect and hello */
+};
+
+static struct times times_of(uint64_t *asks_ns, uint64_t *connects_ns)
+{
+	qsort(asks_ns, ROUNDS, sizeof(*asks_ns), by_size);
+	qsort(connects_ns, ROUNDS / 10, sizeof(*connects_ns), by_size);
+	return (struct times){ asks_ns[ROUNDS / 2] / 1000, asks_ns[ROUNDS * 99 / 100] / 1000,
+			       connects_ns[ROUNDS / 20] / 1000 };
+}
+
+/* A well-behaved client: a look every millisecond, and now and then a new one of its kind. */
+static struct times measure(int sock)
+{
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+	uint64_t asks_ns[ROUNDS], connects_ns[ROUNDS / 10];
+
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t begin_ns = clock_now_ns();
+		struct proto_header ack;
+
+		assert_int_equal(raw_ask(sock, PROTO_POLL_NOW, &ack, sizeof(ack)), sizeof(ack));
+		assert_int_equal(ack.status, 0);
+		asks_ns[i] = clock_now_ns() - begin_ns;
+		made_host_set_level(&host, i % 2 ? PN_MEM_LEVEL_OK : PN_MEM_LEVEL_TIGHT);
+		nanosleep(&pause, NULL);
+		if (i % 10)
+			continue;
+		begin_ns = clock_now_ns();
+		close(sock);
+		sock = raw_connect(agent.socket_path);
+		assert_true(sock >= 0);
+		assert_int_equal(raw_hello(sock), 0);
+		connects_ns[i / 10] = clock_now_ns() - begin_ns;
+	}
+	close(sock);
+	return times_of(asks_ns, connects_ns);
+}
+
+static struct times attacked(const struct attack *attack)
+{
+	struct attackers attackers = { .n = 0 };
+	long rss_before = rss_kib(), rss_held;
+	struct times times;
+	int sock = raw_connect(agent.socket_path);
+
+	assert_true(sock >= 0);
+	assert_int_equal(raw_hello(sock), 0);
+	assert_int_equal(attack_start(&attackers, attack, agent.socket_path, ATTACKERS), 0);
+	times = measure(sock);
+	rss_held = rss_kib();
+	attack_end(&attackers);
+	if (!test_until(fds_are_back, NULL, LIMIT_MS))
+		fail_msg("%s: %d descriptors, %d before", attack->name, count_fds(), fds_before);
+	print_message("# %-26s look %5lu us, p99 %6lu us, connect %5lu us, agent %+ld KiB held, "
+		      "%+ld KiB after\n",
+		      attack->name, (unsigned long)times.median_us, (unsigned long)times.p99_us,
+		      (unsigned long)times.connect_us, rss_held - rss_before,
+		      rss_kib() - rss_before);
+	assert_true(rss_held - rss_before < RSS_HELD_KIB);
+	assert_true(rss_kib() - rss_before < RSS_AFTER_KIB);
+	return times;
+}
+
+static void test_attacks(void **state)
+{
+	long rss_before = rss_kib();
+	struct times alone = { 0 };
+
+	if (geteuid())
+		skip_because("needs root to attack as another user");
+	fds_before = count_fds();
+	for (const struct attack *attack = attacks; attack->name; attack++) {
+		struct times times = attacked(attack);
+
+		if (attack == attacks)
+			alone = times;
+		assert_in_range(times.median_us, 0, 3 * alone.median_us + SLACK_US);
+		assert_in_range(times.connect_us, 0, 3 * alone.connect_us + 10 * SLACK_US);
+	}
+	/* All of them together leave no more than one may. */
+	assert_true(rss_kib() - rss_before < 2 * RSS_AFTER_KIB);
+}
+
+/* ---- limits -----------------------------------------------------------------------------------
+ */
+
+/* In a process of this user, since that is the connect's: how many of n hellos are answered. */
+static int count_served(uid_t uid, int n)
+{
+	const struct rlimit many = { (rlim_t)n + 100, (rlim_t)n + 100 };
+	int fds[2], served = 0;
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (!pid) {
+		if (setrlimit(RLIMIT_NOFILE, &many) || setgid(uid) || setuid(uid))
+			_exit(1);
+		for (int i = 0; i < n; i++) {
+			int sock = raw_connect(agent.socket_path);
+
+			served += sock >= 0 && !raw_hello(sock);
+		}
+		_exit(write(fds[1], &served, sizeof(served)) != sizeof(served));
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &served, sizeof(served)), sizeof(served));
+	close(fds[0]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	return served;
+}
+
+static void test_one_users_limit(void **state)
+{
+	if (geteuid())
+		skip_because("needs root to become another user");
+	fds_before = count_fds();
+	assert_int_equal(count_served(65534, 100), 100);
+	/* All that it may, all that it may connect at once, and no more. */
+	assert_in_range(count_served(65533, UID_CLIENTS_MAX + 50), UID_CLIENTS_MAX - 1,
+			UID_CLIENTS_MAX);
+	assert_int_equal(count_served(65532, 100), 100);
+	assert_int_equal(agent_proc_log_count(&agent, "an engine was turned away"), 1);
+	assert_true(test_until(fds_are_back, NULL, LIMIT_MS));
+}
+
+/* ---- peers.c by itself -------------------------------------------------------------------------
+ */
+
+static void test_peers(void **state)
+{
+	const uint64_t s_ns = 1000000000;
+	struct peers peers = { 0 };
+	struct peer *a = NULL, *b = NULL, *c = NULL;
+	uint64_t now_ns = s_ns;
+	int n_b = 0;
+
+	for (int i = 0; i < UID_CLIENTS_MAX; i++)
+		assert_int_equal(peers_join(&peers, 1, now_ns, &a), 0);
+	assert_int_equal(peers_join(&peers, 1, now_ns, &a), -EAGAIN); /* too often, too */
+	now_ns += 10 * s_ns;
+	assert_int_equal(peers_join(&peers, 1, now_ns, &a), -EMFILE);
+	assert_int_equal(a->refused, 2);
+	/* Another user, until the room of all is taken; a third finds none. */
+	while (!peers_join(&peers, 2, now_ns, &b))
+		n_b++;
+	assert_int_equal(n_b, UID_CLIENTS_MAX);
+	assert_int_equal(peers.n_clients, CLIENTS_MAX);
+	assert_int_equal(peers_join(&peers, 3, now_ns, &c), -EMFILE);
+	peers_leave(&peers, b);
+	assert_int_equal(peers_join(&peers, 3, now_ns, &c), 0);
+	/* Who connects and goes is counted as long as it counts, and then forgotten. */
+	peers_leave(&peers, c);
+	for (uid_t uid = 100; uid < 1100; uid++) {
+		now_ns += s_ns / 100;
+		assert_int_equal(peers_join(&peers, uid, now_ns, &c), 0);
+		peers_leave(&peers, c);
+	}
+	n_b = 0;
+	for (const struct peer *peer = peers.list; peer; peer = peer->next)
+		n_b++;
+	assert_in_range(n_b, 2, 4);
+	peers_close(&peers);
+	assert_null(peers.list);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_peers),
+		cmocka_unit_test_setup_teardown(test_one_users_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_attacks, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("isolation", tests, NULL, NULL);
+}
