@@ -106,7 +106,9 @@ void server_tell(struct agent *agent)
 	for (struct subscription *sub = server->subscribers.next, *next;
 	     sub != &server->subscribers; sub = next) {
 		next = sub->next;
-		subscription_check(client_of(sub));
+		/* What is pending waits for the client, not for a look. */
+		if (!sub->pending)
+			subscription_check(client_of(sub));
 	}
 }
 
