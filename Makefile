@@ -106,11 +106,11 @@ $(B)/bpf/cuda.skel.h: $(B)/bpf/cuda.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name cuda_bpf > $@
 
-$(B)/obj/user/agent/filter.o: base_cflags += $(if $(seccomp_libs),-DPNMEM_SECCOMP=1)
-$(B)/obj/user/agent/cuda_hooks.o: $(B)/bpf/cuda.skel.h
-$(B)/obj/user/agent/cuda_hooks.o: base_cflags += -I$(B)/bpf
-$(B)/obj/user/agent/hooks.o: $(B)/bpf/pnmem.skel.h
-$(B)/obj/user/agent/hooks.o: base_cflags += -I$(B)/bpf
+$(foreach v,obj asan,$(B)/$(v)/user/agent/filter.o): base_cflags += $(if $(seccomp_libs),-DPNMEM_SECCOMP=1)
+$(foreach v,obj asan,$(B)/$(v)/user/agent/cuda_hooks.o): $(B)/bpf/cuda.skel.h
+$(foreach v,obj asan,$(B)/$(v)/user/agent/cuda_hooks.o): base_cflags += -I$(B)/bpf
+$(foreach v,obj asan,$(B)/$(v)/user/agent/hooks.o): $(B)/bpf/pnmem.skel.h
+$(foreach v,obj asan,$(B)/$(v)/user/agent/hooks.o): base_cflags += -I$(B)/bpf
 
 # ---- what is shipped ----------------------------------------------------------------------------
 lib_objs := $(call objs,obj,$(core_src) $(host_src) $(lib_src))
@@ -184,6 +184,26 @@ $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -fsanitize=fuzzer,address,undefined \
 		-fno-sanitize-recover=all $< $(core_src) $(host_src) $(lib_libs) -o $@
 
+# The agent's message handler, with the agent behind it.
+served_src := $(filter-out user/agent/main.c,$(agent_src)) tests/host/lib/made_host.c
+$(B)/fuzz/fuzz_serve: tests/fuzz/fuzz_serve.c $(served_src) $(core_src) $(host_src) \
+		      $(B)/bpf/pnmem.skel.h $(B)/bpf/cuda.skel.h
+	$(call say,FUZZ,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -I$(B)/bpf -fsanitize=fuzzer,address,undefined \
+		-fno-sanitize-recover=all $< $(served_src) $(core_src) $(host_src) $(agent_libs) -o $@
+
+# A running agent under AddressSanitizer, and who sends it anything.
+$(B)/asan/pnmemd: $(call objs,asan,$(agent_src) $(core_src) $(host_src))
+	$(call say,LD,$@)
+	$(Q)$(CC) $(flags_asan) $^ $(LDFLAGS) $(agent_libs) -o $@
+
+$(B)/tests/live_fuzz: $(call objs,obj,tests/host/live_fuzz.c tests/host/lib/agent_proc.c \
+		      tests/host/lib/raw_client.c tests/host/lib/made_host.c user/core/proto.c user/core/budget.c)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka -o $@
+
 $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -225,6 +245,7 @@ $(B)/tests/fake-cuda: $(call objs,obj,$(addprefix tests/cuda/,fake_cuda_main.c f
 	$(Q)$(CC) $^ $(LDFLAGS) -pthread -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
+       $(B)/asan/pnmemd $(B)/tests/live_fuzz \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

@@ -55,7 +55,7 @@ struct server {
 	struct client clients;  /* list head */
 	struct client *waiting, **waiting_end;
 	bool look_wanted, look_forced;
-	unsigned n_askers; /* clients read since it was wanted */
+	unsigned n_turns; /* of clients since it was wanted */
 	struct budget forced_looks;
 	struct peers peers;
 	struct subscription subscribers; /* list head */

@@ -28,7 +28,7 @@
 #define ACCEPTS_A_ROUND    16
 /* A look that was asked for waits while others are there to ask: for each once, and no more than:
  */
-#define ASKERS_MAX 128
+#define TURNS_MAX 128
 /*
  * Looks that read the pressure file however new its last reading is. More often, and other
  * programs' PSI triggers starve; above it a look goes on from the last reading.
@@ -390,7 +390,7 @@ static void flush(struct server *server)
 
 	sd_event_source_set_enabled(server->flush, SD_EVENT_OFF);
 	server->look_wanted = server->look_forced = false;
-	server->n_askers = 0;
+	server->n_turns = 0;
 	agent_look_asked(server->agent, forced);
 	server->waiting = NULL;
 	server->waiting_end = &server->waiting;
@@ -420,17 +420,23 @@ static int on_flush(sd_event_source *source, void *userdata)
 	return 0;
 }
 
+/* One more has had its turn since a look was wanted. */
+static void count_turn(struct server *server)
+{
+	if (!server->look_wanted)
+		return;
+	server->n_turns++;
+	if (server->n_turns >= server->peers.n_clients || server->n_turns >= TURNS_MAX)
+		flush(server);
+}
+
 static int on_client(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct client *client = userdata;
 	struct server *server = client->server;
 
 	read_request(client); /* which may be its end */
-	if (!server->look_wanted)
-		return 0;
-	server->n_askers++;
-	if (server->n_askers >= server->peers.n_clients || server->n_askers >= ASKERS_MAX)
-		flush(server);
+	count_turn(server);
 	return 0;
 }
 
@@ -486,15 +492,13 @@ fail:
 	return r;
 }
 
-static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static void accept_some(struct server *server)
 {
-	struct server *server = userdata;
-
 	for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
-		int sock = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
+		int sock = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
 
 		if (sock < 0)
-			return 0;
+			return;
 		r = server_take_client(server, sock);
 		if (!r)
 			continue;
@@ -505,6 +509,14 @@ static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *u
 				 strerror(-r), server->peers.n_clients);
 		server->full_logged = true;
 	}
+}
+
+static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct server *server = userdata;
+
+	accept_some(server);
+	count_turn(server);
 	return 0;
 }
 

@@ -47,8 +47,9 @@ int agent_proc_init(struct agent_proc *agent)
 
 static void run_child(const struct agent_proc *agent, const char *const args[])
 {
-	const char *argv[ARGS_MAX] = { "build/pnmemd", "--foreground", "--socket",
-				       agent->socket_path };
+	const char *program = getenv("PNMEMD");
+	const char *argv[ARGS_MAX] = { program ? program : "build/pnmemd", "--foreground",
+				       "--socket", agent->socket_path };
 	int log = open(agent->log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
 	for (int i = 0, n = 4; args && args[i] && n < ARGS_MAX - 1; i++)
