@@ -35,7 +35,7 @@
 #define LIMIT_MS  10000
 /* Of a median beside the busy CPUs' own: what a loaded machine makes of it, not what an attack may.
  */
-#define SLACK_US 3000
+#define SLACK_US 15000
 /* While 2048 clients are held, and for good. */
 #define RSS_HELD_KIB  8192
 #define RSS_AFTER_KIB 3072
@@ -186,7 +186,7 @@ static void test_attacks(void **state)
 		if (attack == attacks)
 			alone = times;
 		assert_in_range(times.median_us, 0, 3 * alone.median_us + SLACK_US);
-		assert_in_range(times.connect_us, 0, 3 * alone.connect_us + 10 * SLACK_US);
+		assert_in_range(times.connect_us, 0, 3 * alone.connect_us + 3 * SLACK_US);
 	}
 	/* All of them together leave no more than one may. */
 	assert_true(rss_kib() - rss_before < 2 * RSS_AFTER_KIB);

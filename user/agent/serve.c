@@ -26,8 +26,8 @@
 #define ACCEPT_INTERVAL_US 10000
 #define ACCEPT_ROUNDS_MAX  32
 #define ACCEPTS_A_ROUND    16
-/* A look that was asked for waits while others are there to ask: for each once, and no more than:
- */
+/* A look that is wanted waits for others who are there to ask: for each once, but no more than so
+ * many. */
 #define TURNS_MAX 128
 /*
  * Looks that read the pressure file however new its last reading is. More often, and other
