@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -96,6 +97,7 @@ struct waiter {
 	pn_mem_level level;
 	pn_mem_state got;
 	int result;
+	_Atomic int tid;
 	_Atomic bool done;
 };
 
@@ -103,6 +105,7 @@ static void *wait_at(void *arg)
 {
 	struct waiter *w = arg;
 
+	w->tid = (int)syscall(SYS_gettid);
 	w->result = pn_memwatch_wait_at(w->at, w->level, UINT64_MAX, &w->got);
 	w->done = true;
 	return NULL;
@@ -153,6 +156,52 @@ static void test_waiters(void **unused)
 	pthread_join(critical.thread, NULL);
 	/* -ENODATA: it was not asleep yet, and found nothing to wait for. */
 	assert_true(critical.result == -ESHUTDOWN || critical.result == -ENODATA);
+}
+
+/* How often the thread has gone to sleep; 0: it is awake. */
+static long sleeps_of(const struct waiter *w)
+{
+	char path[64], line[128], state = 0;
+	long n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", w->tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, "State: %c", &state);
+		sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+	}
+	if (f)
+		fclose(f);
+	return state == 'S' ? n : 0;
+}
+
+static bool is_asleep(void *arg)
+{
+	const struct waiter *w = arg;
+
+	return w->tid && sleeps_of(w);
+}
+
+/* Changes on the other side of its line do not even wake the thread. */
+static void test_sleeps_through(void **unused)
+{
+	static struct waiter critical, any;
+	long before;
+
+	waiter_start(&critical, PN_AT_LEAST, PN_MEM_LEVEL_CRITICAL);
+	assert_true(comes_true(is_asleep, &critical, 5000));
+	/* It is in its wait, past whatever a sanitizer's runtime does to a new thread. */
+	waiter_start(&any, PN_AT_LEAST, PN_MEM_LEVEL_WATCH);
+	set_level(PN_MEM_LEVEL_WATCH);
+	expect_done(&any, PN_MEM_LEVEL_WATCH);
+	before = sleeps_of(&critical);
+	assert_true(before > 0);
+	for (int i = 0; i < 50; i++)
+		set_level(i % 3 ? PN_MEM_LEVEL_TIGHT : PN_MEM_LEVEL_OK);
+	assert_int_equal(sleeps_of(&critical), before);
+	set_level(PN_MEM_LEVEL_CRITICAL);
+	expect_done(&critical, PN_MEM_LEVEL_CRITICAL);
 }
 
 /* A crossing that comes while the sleeper is on its way to sleep is not missed. */
@@ -217,6 +266,7 @@ int main(void)
 		cmocka_unit_test(test_words),
 		cmocka_unit_test_setup_teardown(test_already_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_waiters, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sleeps_through, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_crossing_is_missed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
 	};
