@@ -68,6 +68,20 @@ struct server {
 /* serve.c: sends a packet, with a descriptor if fd >= 0, and never waits. 0 or -errno. */
 int client_send(const struct client *client, const void *packet, size_t bytes, int fd);
 
+/*
+ * serve.c: the same once a look has been published, so that what the client then reads is of after
+ * its request; forced: of the pressure file too. No other request of it is taken before that. The
+ * packet is one of struct answer's; fd stays the caller's, and open as long as the client lives.
+ */
+void client_send_after_look(struct client *client, const void *packet, size_t bytes, int fd,
+			    bool forced);
+
+/*
+ * requests.c: answers a request of packet_bytes, of which what fits is at request, followed by 0.
+ * Returns 0, or -errno: the client is to be dropped.
+ */
+int client_handle(struct client *client, const union proto_request *request, size_t packet_bytes);
+
 /* serve.c: takes a connected socket as a client; then it is the server's. 0 or -errno. */
 int server_take_client(struct server *server, int sock);
 
