@@ -240,8 +240,10 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_push_is_bounded),
-		cmocka_unit_test(test_pci),    cmocka_unit_test(test_names),
-		cmocka_unit_test(test_pushes), cmocka_unit_test(test_push_over_sample),
+		cmocka_unit_test(test_pci),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_pushes),
+		cmocka_unit_test(test_push_over_sample),
 		cmocka_unit_test(test_places),
 	};
 

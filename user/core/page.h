@@ -57,7 +57,7 @@ struct page {
 	_Atomic uint32_t features; /* PAGE_HAS_...; 0 by a writer from before there were any */
 	/* futex: the level crosses WATCH, TIGHT, CRITICAL, up or down. PAGE_HAS_THRESHOLDS. */
 	_Atomic uint32_t threshold_word[PAGE_THRESHOLDS];
-	/* Bit n: die n has no name and no sample: of a shared one each engine reads its own words. */
+	/* Bit n: die n has no name nor sample: each engine that pushes it reads its own words. */
 	_Atomic uint64_t declared;
 	uint64_t reserved[4];
 	struct page_payload copy[PAGE_COPIES];

@@ -18,8 +18,8 @@ struct agent_proc {
 int agent_proc_init(struct agent_proc *agent);
 
 /*
- * Starts build/pnmemd (PNMEMD) --foreground with these further arguments (NULL ends them), and returns when
- * it accepts connections: 0. -ECHILD if it ended instead, -ETIMEDOUT after 10 s.
+ * Starts build/pnmemd (PNMEMD) --foreground with these further arguments (NULL ends them), and
+ * returns when it accepts connections: 0. -ECHILD if it ended instead, -ETIMEDOUT after 10 s.
  */
 int agent_proc_start(struct agent_proc *agent, const char *const args[]);
 
