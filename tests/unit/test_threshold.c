@@ -117,6 +117,31 @@ static void waiter_start(struct waiter *w, pn_memwatch_at_t at, pn_mem_level lev
 	assert_int_equal(pthread_create(&w->thread, NULL, wait_at, w), 0);
 }
 
+/* How often the thread has gone to sleep; 0: it is awake. */
+static long sleeps_of(const struct waiter *w)
+{
+	char path[64], line[128], state = 0;
+	long n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", w->tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, "State: %c", &state);
+		sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+	}
+	if (f)
+		fclose(f);
+	return state == 'S' ? n : 0;
+}
+
+static bool is_asleep(void *arg)
+{
+	const struct waiter *w = arg;
+
+	return w->tid && sleeps_of(w);
+}
+
 static bool is_done(void *arg)
 {
 	return ((struct waiter *)arg)->done;
@@ -152,35 +177,11 @@ static void test_waiters(void **unused)
 	expect_done(&ok, PN_MEM_LEVEL_OK);
 
 	waiter_start(&critical, PN_AT_LEAST, PN_MEM_LEVEL_CRITICAL);
+	assert_true(comes_true(is_asleep, &critical, 5000)); /* or there would be nothing to end */
 	pn_memwatch_stop();
 	pthread_join(critical.thread, NULL);
 	/* -ENODATA: it was not asleep yet, and found nothing to wait for. */
 	assert_true(critical.result == -ESHUTDOWN || critical.result == -ENODATA);
-}
-
-/* How often the thread has gone to sleep; 0: it is awake. */
-static long sleeps_of(const struct waiter *w)
-{
-	char path[64], line[128], state = 0;
-	long n = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/status", w->tid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		sscanf(line, "State: %c", &state);
-		sscanf(line, "voluntary_ctxt_switches: %ld", &n);
-	}
-	if (f)
-		fclose(f);
-	return state == 'S' ? n : 0;
-}
-
-static bool is_asleep(void *arg)
-{
-	const struct waiter *w = arg;
-
-	return w->tid && sleeps_of(w);
 }
 
 /* Changes on the other side of its line do not even wake the thread. */
