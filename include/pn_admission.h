@@ -9,8 +9,9 @@
  * The functions here keep to the state they are given; those named _ext also take the snapshot's
  * extension. They count the container's limit: headroom is the smaller of the host's and the
  * cgroup's (least over its ancestors, page cache that can be dropped not counted as used), each
- * above its own reserve, unless PN_CGROUP_LEVEL=0; and they judge the memory stall by the larger
- * of the file's and the live "full avg10", as the level does.
+ * above its own reserve, unless PN_CGROUP_LEVEL=0; they judge the memory stall by the larger
+ * of the file's and the live "full avg10", as the level does; and what others have reserved
+ * (pn_reserve.h) is not there.
  *
  * Settings come from the environment, once, at the first call of any function here: PN_ADMIT_LUT,
  * PN_LOAD_SPIKE_BYTES, PN_HOST_RESERVE_BYTES, PN_DIE_RESERVE_BYTES, PN_PSI_FULL_REJECT,
@@ -139,6 +140,12 @@ PN_API void pn_admit_model_load(uint64_t weights_bytes, int max_ctx, uint64_t kv
 				uint64_t activation_bytes, int die_id, const pn_mem_state *state,
 				pn_admit_result *out);
 
+/* The same, with the extension of the same snapshot (see the top of this file); NULL: without. */
+PN_API void pn_admit_model_load_ext(uint64_t weights_bytes, int max_ctx,
+				    uint64_t kv_bytes_per_token, uint64_t activation_bytes,
+				    int die_id, const pn_mem_state *state, const pn_mem_ext *ext,
+				    pn_admit_result *out);
+
 /*
  * The same for one die of a model that is split over several: this die's slice of the weights and
  * of the KV cache + PN_ADMIT_DIE_SCRATCH_BYTES must fit into the die's free bytes. Admits or
@@ -146,6 +153,11 @@ PN_API void pn_admit_model_load(uint64_t weights_bytes, int max_ctx, uint64_t kv
  */
 PN_API void pn_admit_model_load_die(uint64_t weights_slice_bytes, uint64_t kv_slice_bytes,
 				    int die_id, const pn_mem_state *state, pn_admit_result *out);
+
+/* The same, with the extension of the same snapshot (see the top of this file); NULL: without. */
+PN_API void pn_admit_model_load_die_ext(uint64_t weights_slice_bytes, uint64_t kv_slice_bytes,
+					int die_id, const pn_mem_state *state,
+					const pn_mem_ext *ext, pn_admit_result *out);
 
 /*
  * May a weight upload begin? Its burst (PN_LOAD_SPIKE_BYTES) must fit into the host's bytes above

@@ -161,6 +161,14 @@ typedef struct {
 	uint32_t n_more_dies; /* 0..PN_MEM_MORE_DIES; above 0 only with 16 in pn_mem_state */
 	uint32_t reserved;
 	pn_mem_die more_die[PN_MEM_MORE_DIES];
+
+	/*
+	 * What other processes have reserved and not yet allocated, as far as the figures above can
+	 * show (pn_reserve.h). The level does not count it.
+	 */
+	uint64_t host_reserved_bytes;
+	uint64_t cgroup_reserved_bytes; /* of the host's, what counts within cgroup_limit_bytes */
+	uint64_t die_reserved_bytes[16];
 } pn_mem_ext;
 
 #ifdef __cplusplus

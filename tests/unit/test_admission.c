@@ -263,11 +263,11 @@ static void die_data_is_not_trusted(void **unused)
 		admission_request(&config, 100, true, false, rows[i].die_id, 0, &state, NULL, &out);
 		assert_int_equal(out.check, rows[i].known ? PN_CHECK_DIE : PN_CHECK_NONE);
 		/* ... an upload to no die is refused. */
-		admission_model_load_die(&config, 0, 0, rows[i].die_id, &state, &out);
+		admission_model_load_die(&config, 0, 0, rows[i].die_id, &state, NULL, &out);
 		assert_int_equal(out.check, rows[i].known ? PN_CHECK_DIE : PN_CHECK_NO_DIE);
 		assert_int_equal(out.verdict, PN_VERDICT_REJECT);
 		admission_model_load(&config, 1, 0, PN_ADMIT_KV_BYTES_PER_TOKEN_Q4, 0,
-				     rows[i].die_id, &state, &out);
+				     rows[i].die_id, &state, NULL, &out);
 		assert_int_equal(out.check, rows[i].known ? PN_CHECK_DIE : PN_CHECK_NO_DIE);
 		assert_int_equal(out.verdict, PN_VERDICT_REJECT);
 	}
@@ -432,6 +432,51 @@ static void ext_live_stall(void **unused)
 	assert_int_equal(out.verdict, PN_VERDICT_ADMIT);
 }
 
+/* What others have reserved is not there, of the source that it was reserved of alone. */
+static void reserved_by_others(void **unused)
+{
+	static const struct {
+		uint64_t host, cgroup, die; /* GiB reserved, of 10 and 6 and 9 */
+		uint64_t request_have, spike_have, load_have;
+		pn_admit_check request_check;
+	} rows[] = {
+		{ 0, 0, 0, 6, 6, 9, PN_CHECK_CGROUP }, { 3, 0, 0, 6, 6, 9, PN_CHECK_CGROUP },
+		{ 5, 0, 0, 5, 5, 9, PN_CHECK_HOST },   { 4, 4, 0, 2, 2, 9, PN_CHECK_CGROUP },
+		{ 0, 0, 4, 5, 6, 5, PN_CHECK_DIE },    { 90, 90, 90, 0, 0, 0, PN_CHECK_CGROUP },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+		const struct admission_config config = default_config();
+		const pn_mem_state state = big_host(10 * GIB, 9 * GIB);
+		const pn_mem_ext ext = {
+			.cgroup_limit_bytes = 20 * GIB,
+			.cgroup_headroom_bytes = 7 * GIB,
+			.host_reserved_bytes = rows[i].host * GIB,
+			.cgroup_reserved_bytes = rows[i].cgroup * GIB,
+			.die_reserved_bytes = { rows[i].die * GIB },
+		};
+		pn_admit_result out;
+
+		admission_request(&config, 1 << 22, false, false, 0, 0, &state, &ext, &out);
+		assert_int_equal(out.have_bytes, rows[i].request_have * GIB);
+		if (rows[i].host < 90)
+			assert_int_equal(out.check, rows[i].request_check);
+		admission_load_spike(&config, &state, &ext, &out);
+		assert_int_equal(out.have_bytes, rows[i].spike_have * GIB);
+		admission_model_load_die(&config, 0, 0, 0, &state, &ext, &out);
+		assert_int_equal(out.have_bytes, rows[i].load_have * GIB);
+		admission_model_load(&config, 0, 0, 0, 0, 0, &state, &ext, &out);
+		/* PN_DIE_RESERVE_BYTES is kept free as well. */
+		assert_int_equal(out.have_bytes,
+				 (rows[i].load_have ? rows[i].load_have - 1 : 0) * GIB);
+		/* The SPEC's own do not know of it. */
+		admission_load_spike(&config, &state, NULL, &out);
+		assert_int_equal(out.have_bytes, 10 * GIB);
+		admission_model_load_die(&config, 0, 0, 0, &state, NULL, &out);
+		assert_int_equal(out.have_bytes, 9 * GIB);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -448,6 +493,7 @@ int main(void)
 		cmocka_unit_test(ext_counts_the_cgroup),
 		cmocka_unit_test(ext_page_cache_is_not_usage),
 		cmocka_unit_test(ext_live_stall),
+		cmocka_unit_test(reserved_by_others),
 	};
 
 	return cmocka_run_group_tests_name("admission", tests, NULL, NULL);

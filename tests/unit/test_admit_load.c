@@ -52,7 +52,8 @@ static void spec_model_load(void **unused)
 		pn_admit_result out;
 
 		admission_model_load(&config, rows[i].weights_bytes, rows[i].max_ctx,
-				     PN_ADMIT_KV_BYTES_PER_TOKEN_Q4, 512 * MIB, 0, &state, &out);
+				     PN_ADMIT_KV_BYTES_PER_TOKEN_Q4, 512 * MIB, 0, &state, NULL,
+				     &out);
 		assert_int_equal(out.verdict, rows[i].verdict);
 		assert_int_equal(out.fit_tokens, rows[i].fit);
 		assert_int_equal(out.check, rows[i].verdict == PN_VERDICT_ADMIT ? PN_CHECK_NONE
@@ -70,23 +71,23 @@ static void model_load_settings_and_retry(void **unused)
 
 	/* 11 GiB budget: 8 GiB may fit once others have freed theirs, 12 GiB never. */
 	admission_model_load(&config, 8 * GIB, 0, PN_ADMIT_KV_BYTES_PER_TOKEN_FP32, 0, 0, &state,
-			     &out);
+			     NULL, &out);
 	assert_int_equal(out.retry_after_ms, PN_ADMIT_RETRY_MS);
 	admission_model_load(&config, 12 * GIB, 0, PN_ADMIT_KV_BYTES_PER_TOKEN_FP32, 0, 0, &state,
-			     &out);
+			     NULL, &out);
 	assert_int_equal(out.retry_after_ms, 0);
 	/* KV at f32 is 40960 a token; without the reserve all of the die counts. */
 	config.die_reserve_bytes = 0;
 	admission_model_load(&config, 5 * GIB - 40960 * 7, 7, PN_ADMIT_KV_BYTES_PER_TOKEN_FP32, 0,
-			     0, &state, &out);
+			     0, &state, NULL, &out);
 	assert_int_equal(out.verdict, PN_VERDICT_ADMIT);
 	admission_model_load(&config, 5 * GIB - 40960 * 7, 8, PN_ADMIT_KV_BYTES_PER_TOKEN_FP32, 0,
-			     0, &state, &out);
+			     0, &state, NULL, &out);
 	assert_int_equal(out.fit_tokens, 7);
 	/* A model without KV (or a bad geometry): no division by it. */
 	config.kv_fp32_bytes_per_token = 0;
 	admission_model_load(&config, 6 * GIB, 8, PN_ADMIT_KV_BYTES_PER_TOKEN_FP32, 0, 0, &state,
-			     &out);
+			     NULL, &out);
 	assert_int_equal(out.verdict, PN_VERDICT_REJECT);
 	assert_int_equal(out.fit_tokens, 0);
 }
@@ -111,7 +112,7 @@ static void spec_model_load_die(void **unused)
 		pn_admit_result out;
 
 		admission_model_load_die(&config, rows[i].weights_bytes, rows[i].kv_bytes, 0,
-					 &state, &out);
+					 &state, NULL, &out);
 		assert_int_equal(out.verdict, rows[i].verdict);
 		assert_int_equal(out.have_bytes, rows[i].free_bytes);
 	}
@@ -232,7 +233,7 @@ static void explains_in_words(void **unused)
 	pn_admit_explain(&out, text, sizeof(text));
 	assert_non_null(strstr(text, "cap at 3000 tokens: the prompt is longer"));
 
-	admission_model_load_die(&config, 0, 0, 9, &state, &out);
+	admission_model_load_die(&config, 0, 0, 9, &state, NULL, &out);
 	pn_admit_explain(&out, text, sizeof(text));
 	assert_non_null(strstr(text, "reject: no such die"));
 }

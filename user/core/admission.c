@@ -55,9 +55,12 @@ static struct source host_source(const struct admission_config *config, const pn
 
 	host.have_bytes = u64_sub(state->host_avail_bytes, host.reserve_bytes);
 	host.at_most_bytes = u64_sub(state->host_total_bytes, host.reserve_bytes);
+	if (ext)
+		host.have_bytes = u64_sub(host.have_bytes, ext->host_reserved_bytes);
 	if (config->cgroup && ext && ext->cgroup_limit_bytes) {
 		uint64_t reserve_bytes = level_cgroup_reserve_bytes(ext->cgroup_limit_bytes);
-		uint64_t have_bytes = u64_sub(ext->cgroup_headroom_bytes, reserve_bytes);
+		uint64_t have_bytes = u64_sub(u64_sub(ext->cgroup_headroom_bytes, reserve_bytes),
+					      ext->cgroup_reserved_bytes);
 
 		if (have_bytes < host.have_bytes)
 			return (struct source){
@@ -70,14 +73,22 @@ static struct source host_source(const struct admission_config *config, const pn
 	return host;
 }
 
+uint64_t admission_host_room_bytes(const struct admission_config *config, const pn_mem_state *state,
+				   const pn_mem_ext *ext)
+{
+	return host_source(config, state, ext).have_bytes;
+}
+
 /* A known die; its total is the budget and the reserve that was taken off it. */
 static struct source die_source(const struct admission_config *config, const pn_mem_state *state,
-				int die_id, uint64_t reserve_bytes)
+				const pn_mem_ext *ext, int die_id, uint64_t reserve_bytes)
 {
 	uint64_t total_bytes = u64_add(state->per_die_budget[die_id], config->die_reserve_bytes);
+	uint64_t reserved_bytes = ext ? ext->die_reserved_bytes[die_id] : 0;
 
 	return (struct source){
-		.have_bytes = u64_sub(state->per_die_free[die_id], reserve_bytes),
+		.have_bytes = u64_sub(u64_sub(state->per_die_free[die_id], reserve_bytes),
+				      reserved_bytes),
 		.at_most_bytes = u64_sub(total_bytes, reserve_bytes),
 		.reserve_bytes = reserve_bytes,
 		.check = PN_CHECK_DIE,
@@ -245,7 +256,7 @@ void admission_request(const struct admission_config *config, int n_prompt, bool
 	}
 
 	if (admission_die_known(state, die_id)) {
-		struct source die = die_source(config, state, die_id, 0);
+		struct source die = die_source(config, state, ext, die_id, 0);
 
 		out->die_id = die_id;
 		if (die.have_bytes < source.have_bytes)
@@ -272,7 +283,8 @@ void admission_request(const struct admission_config *config, int n_prompt, bool
 
 void admission_model_load(const struct admission_config *config, uint64_t weights_bytes,
 			  int max_ctx, uint64_t kv_bytes_per_token, uint64_t activation_bytes,
-			  int die_id, const pn_mem_state *state, pn_admit_result *out)
+			  int die_id, const pn_mem_state *state, const pn_mem_ext *ext,
+			  pn_admit_result *out)
 {
 	uint64_t fixed_bytes = u64_add(weights_bytes, activation_bytes), left_bytes;
 	struct source die;
@@ -283,7 +295,7 @@ void admission_model_load(const struct admission_config *config, uint64_t weight
 		return;
 	}
 	max_ctx = max_ctx > 0 ? max_ctx : 0;
-	die = die_source(config, state, die_id, config->die_reserve_bytes);
+	die = die_source(config, state, ext, die_id, config->die_reserve_bytes);
 	out->die_id = die_id;
 	result_compared(out, &die,
 			u64_add(fixed_bytes, u64_mul(kv_bytes_per_token, (uint64_t)max_ctx)));
@@ -307,7 +319,7 @@ void admission_model_load(const struct admission_config *config, uint64_t weight
 
 void admission_model_load_die(const struct admission_config *config, uint64_t weights_slice_bytes,
 			      uint64_t kv_slice_bytes, int die_id, const pn_mem_state *state,
-			      pn_admit_result *out)
+			      const pn_mem_ext *ext, pn_admit_result *out)
 {
 	struct source die;
 
@@ -316,7 +328,7 @@ void admission_model_load_die(const struct admission_config *config, uint64_t we
 		result_no_die(out);
 		return;
 	}
-	die = die_source(config, state, die_id, 0);
+	die = die_source(config, state, ext, die_id, 0);
 	out->die_id = die_id;
 	result_compared(
 		out, &die,

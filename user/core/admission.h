@@ -40,19 +40,27 @@ void admission_request(const struct admission_config *config, int n_prompt, bool
 		       bool gpu_resident, int die_id, int max_window, const pn_mem_state *state,
 		       const pn_mem_ext *ext, pn_admit_result *out);
 
-/* As pn_admit_model_load. */
+/* As pn_admit_model_load_ext. */
 void admission_model_load(const struct admission_config *config, uint64_t weights_bytes,
 			  int max_ctx, uint64_t kv_bytes_per_token, uint64_t activation_bytes,
-			  int die_id, const pn_mem_state *state, pn_admit_result *out);
+			  int die_id, const pn_mem_state *state, const pn_mem_ext *ext,
+			  pn_admit_result *out);
 
-/* As pn_admit_model_load_die. */
+/* As pn_admit_model_load_die_ext. */
 void admission_model_load_die(const struct admission_config *config, uint64_t weights_slice_bytes,
 			      uint64_t kv_slice_bytes, int die_id, const pn_mem_state *state,
-			      pn_admit_result *out);
+			      const pn_mem_ext *ext, pn_admit_result *out);
 
 /* As pn_admit_load_spike_ext. */
 void admission_load_spike(const struct admission_config *config, const pn_mem_state *state,
 			  const pn_mem_ext *ext, pn_admit_result *out);
+
+/*
+ * Bytes of the host that may be taken: above the reserve, within the cgroup's limit where *ext has
+ * one, less what *ext says is reserved. ext may be NULL.
+ */
+uint64_t admission_host_room_bytes(const struct admission_config *config, const pn_mem_state *state,
+				   const pn_mem_ext *ext);
 
 /* True if the snapshot knows this die: n_dies and die_id are data, not to be trusted. */
 bool admission_die_known(const pn_mem_state *state, int die_id);

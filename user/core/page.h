@@ -70,6 +70,7 @@ _Static_assert(sizeof(pn_mem_ext) % 8 == 0, "copied by 64-bit words");
 _Static_assert(offsetof(pn_mem_ext, source_ns) == 128, "pn_mem_ext is ABI");
 _Static_assert(offsetof(pn_mem_ext, die_pci) == 648, "pn_mem_ext is ABI");
 _Static_assert(offsetof(pn_mem_ext, more_die) == 928, "pn_mem_ext is ABI");
+_Static_assert(offsetof(pn_mem_ext, host_reserved_bytes) == 2080, "pn_mem_ext is ABI");
 _Static_assert(sizeof(pn_mem_die) == 72, "pn_mem_die is ABI");
 _Static_assert(offsetof(struct page, seq) == 40, "page is ABI");
 _Static_assert(offsetof(struct page, features) == 72, "page is ABI");

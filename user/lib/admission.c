@@ -28,13 +28,30 @@ void pn_admit_model_load(uint64_t weights_bytes, int max_ctx, uint64_t kv_bytes_
 			 pn_admit_result *out)
 {
 	admission_model_load(config(), weights_bytes, max_ctx, kv_bytes_per_token, activation_bytes,
-			     die_id, state, out);
+			     die_id, state, NULL, out);
+}
+
+void pn_admit_model_load_ext(uint64_t weights_bytes, int max_ctx, uint64_t kv_bytes_per_token,
+			     uint64_t activation_bytes, int die_id, const pn_mem_state *state,
+			     const pn_mem_ext *ext, pn_admit_result *out)
+{
+	admission_model_load(config(), weights_bytes, max_ctx, kv_bytes_per_token, activation_bytes,
+			     die_id, state, ext, out);
 }
 
 void pn_admit_model_load_die(uint64_t weights_slice_bytes, uint64_t kv_slice_bytes, int die_id,
 			     const pn_mem_state *state, pn_admit_result *out)
 {
-	admission_model_load_die(config(), weights_slice_bytes, kv_slice_bytes, die_id, state, out);
+	admission_model_load_die(config(), weights_slice_bytes, kv_slice_bytes, die_id, state, NULL,
+				 out);
+}
+
+void pn_admit_model_load_die_ext(uint64_t weights_slice_bytes, uint64_t kv_slice_bytes, int die_id,
+				 const pn_mem_state *state, const pn_mem_ext *ext,
+				 pn_admit_result *out)
+{
+	admission_model_load_die(config(), weights_slice_bytes, kv_slice_bytes, die_id, state, ext,
+				 out);
 }
 
 void pn_admit_load_spike(const pn_mem_state *state, pn_admit_result *out)

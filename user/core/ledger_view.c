@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One view's side of the ledger. See ledger_view.h. */
+#include "core/ledger_view.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/u64.h"
+
+static const struct ledger_where host = { .die = LEDGER_HOST };
+
+/* Place in the table of the memory meant by *where, or -ENODEV. */
+static int where_place(const struct die_table *dies, const struct ledger_where *where)
+{
+	int place = where->die;
+
+	if (die_id_is_known(&where->id)) {
+		int named = die_table_find(dies, &where->id);
+
+		if (named >= 0)
+			return named;
+		/* A die that only this view has no name for, or another one at that place. */
+		if (die_id_is_known(&dies->die[place].id))
+			return -ENODEV;
+	}
+	return dies->die[place].budget_bytes ? place : -ENODEV;
+}
+
+int ledger_where_find(const struct die_table *dies, int die, const struct die_id *id,
+		      struct ledger_where *ret)
+{
+	int place = die;
+
+	if (die == LEDGER_HOST && !die_id_is_known(id)) {
+		*ret = host;
+		return 0;
+	}
+	if (die_id_is_known(id))
+		place = die_table_find(dies, id);
+	else if (die < 0 || die >= DIE_TABLE_MAX)
+		return -EINVAL;
+	if (place < 0 || !dies->die[place].budget_bytes)
+		return -ENODEV;
+	*ret = (struct ledger_where){ .die = place, .id = dies->die[place].id };
+	return 0;
+}
+
+uint64_t ledger_room_bytes(const struct ledger *ledger, const struct ledger_where *where,
+			   const struct admission_config *config, const struct die_table *dies,
+			   const pn_mem_state *state, const pn_mem_ext *ext)
+{
+	if (where->die == LEDGER_HOST)
+		return admission_host_room_bytes(config, state, ext);
+	return u64_sub(dies->die[where->die].free_bytes, ledger_sum_bytes(ledger, where));
+}
+
+void ledger_figures(const struct ledger *ledger, const struct die_table *dies, uint64_t group_bytes,
+		    pn_mem_ext *ext)
+{
+	ext->host_reserved_bytes = ledger_sum_bytes(ledger, &host);
+	ext->cgroup_reserved_bytes = group_bytes;
+	memset(ext->die_reserved_bytes, 0, sizeof(ext->die_reserved_bytes));
+	for (uint32_t i = 0; i < ledger->count; i++) {
+		const struct ledger_entry *e = &ledger->entry[i];
+		int place = e->where.die == LEDGER_HOST ? -ENODEV : where_place(dies, &e->where);
+		uint64_t *sum_bytes;
+
+		if (place < 0 || place >= PN_MEM_MAX_DIES)
+			continue;
+		sum_bytes = &ext->die_reserved_bytes[place];
+		*sum_bytes = u64_add(*sum_bytes, e->bytes);
+	}
+}
+
+bool ledger_visible(const struct ledger_entry *entry, const struct die_table *dies,
+		    uint64_t meminfo_ns)
+{
+	int place;
+
+	if (entry->where.die == LEDGER_HOST)
+		return meminfo_ns >= entry->done_ns;
+	place = where_place(dies, &entry->where);
+	return place < 0 || dies->die[place].sample_ns >= entry->done_ns;
+}
