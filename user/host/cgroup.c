@@ -290,6 +290,7 @@ void cgroup_init(struct cgroup *cg, int procfs_fd, int cgroupfs_fd, int pid)
 	cg->proc_file = HOST_FILE_INIT;
 	cg->psi_file = HOST_FILE_INIT;
 	cg->psi_dir_fd = -1;
+	cg->limit_group = -1;
 	cg->memory.err = cg->psi.err = -ENOENT;
 }
 

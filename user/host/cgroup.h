@@ -26,6 +26,7 @@ struct cgroup_bytes {
 	uint64_t max_bytes;      /* the same */
 	uint64_t headroom_bytes; /* UINT64_MAX: no limit on any group */
 	uint64_t limit_bytes;    /* the limit that leaves that headroom, 0: none */
+	int limit_group;         /* whose limit that is, of cgroup.groups; -1: no one's */
 };
 
 /* One group of the memory hierarchy. */
@@ -55,6 +56,7 @@ struct cgroup {
 	struct cgroup_place memory;
 	bool v1; /* the memory hierarchy is v1 */
 	int n_groups;
+	int limit_group; /* as last read, see cgroup_bytes */
 	struct cgroup_group groups[CGROUP_MAX_GROUPS]; /* the own one first */
 
 	struct cgroup_place psi;
@@ -94,6 +96,12 @@ bool cgroup_is_within(const struct cgroup *cg, uint64_t id);
  * *ret is written only on 0.
  */
 int cgroup_read_bytes(struct cgroup *cg, uint64_t now_ns, struct cgroup_bytes *ret);
+
+/*
+ * Does memory of cg count towards the limit that leaves limited its headroom, as last read? True if
+ * cg is in the group that has this limit, or below it.
+ */
+bool cgroup_counts_within(const struct cgroup *cg, const struct cgroup *limited);
 
 /* Reads memory.pressure of the own group. Errors as above, and -EOPNOTSUPP: switched off. */
 int cgroup_read_pressure(struct cgroup *cg, uint64_t now_ns, struct pressure *ret);

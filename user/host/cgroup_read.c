@@ -6,6 +6,7 @@
  * so page cache is not usage. What a process can still take is the least over its ancestors.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "host/cgroup.h"
 
@@ -122,13 +123,14 @@ static int cgroup_read_group(struct cgroup *cg, struct cgroup_group *group, uint
 	if (headroom < bytes->headroom_bytes) {
 		bytes->headroom_bytes = headroom;
 		bytes->limit_bytes = cgroup_shown_limit(limit);
+		bytes->limit_group = (int)(group - cg->groups);
 	}
 	return 0;
 }
 
 int cgroup_read_bytes(struct cgroup *cg, uint64_t now_ns, struct cgroup_bytes *ret)
 {
-	struct cgroup_bytes bytes = { .headroom_bytes = UINT64_MAX };
+	struct cgroup_bytes bytes = { .headroom_bytes = UINT64_MAX, .limit_group = -1 };
 
 	cgroup_find(cg, now_ns);
 	if (cg->memory.err)
@@ -143,8 +145,26 @@ int cgroup_read_bytes(struct cgroup *cg, uint64_t now_ns, struct cgroup_bytes *r
 	}
 	if (!cg->memory.has_usage && !bytes.limit_bytes)
 		return -ENOENT;
+	cg->limit_group = bytes.limit_group;
 	*ret = bytes;
 	return 0;
+}
+
+bool cgroup_counts_within(const struct cgroup *cg, const struct cgroup *limited)
+{
+	const char *path = limited->memory.path;
+	size_t len = strlen(path);
+
+	if (limited->limit_group < 0)
+		return false;
+	if (limited->limit_group >= limited->n_groups - 1)
+		return true; /* the root */
+	for (int up = limited->limit_group; up > 0; up--)
+		while (len && path[--len] != '/')
+			;
+	/* "/a" holds "/a" and "/a/b", but not "/ab". */
+	return !strncmp(cg->memory.path, path, len) &&
+	       (!cg->memory.path[len] || cg->memory.path[len] == '/');
 }
 
 int cgroup_read_pressure(struct cgroup *cg, uint64_t now_ns, struct pressure *ret)

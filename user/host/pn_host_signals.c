@@ -12,6 +12,7 @@
 
 #include "host/cgroup.h"
 #include "host/clock.h"
+#include "host/group.h"
 #include "host/host_file.h"
 #include "host/meminfo.h"
 #include "host/pressure.h"
@@ -219,6 +220,12 @@ void pn_host_signals_close(pn_host_signals *hs)
 	if (hs->own_cgroupfs_fd >= 0)
 		close(hs->own_cgroupfs_fd);
 	free(hs);
+}
+
+bool host_group_counts_within(const pn_host_signals *hs, const pn_host_signals *limited)
+{
+	return hs->has_pid && limited->has_pid &&
+	       cgroup_counts_within(&hs->cgroup, &limited->cgroup);
 }
 
 int pn_host_signals_sample(pn_host_sample *ret)
