@@ -28,7 +28,6 @@
 #include "lib/watch.h"
 
 #define NS_PER_MS          1000000ull
-#define REQUEST_TIMEOUT_MS 1000
 #define START_TIMEOUT_MS   250
 /* From the poll thread: while it waits for an agent that does not answer it does not poll. */
 #define ATTACH_TIMEOUT_MS  50
@@ -607,6 +606,37 @@ int watch_ask(void *request, size_t request_bytes, uint16_t reply_type, void *re
 				 REQUEST_TIMEOUT_MS);
 	pthread_mutex_unlock(&w.lock);
 	return r;
+}
+
+int watch_lock(struct watch *ret)
+{
+	pthread_mutex_lock(&w.lock);
+	if (!w.running) {
+		pthread_mutex_unlock(&w.lock);
+		return -ENODATA;
+	}
+	*ret = (struct watch){
+		.link = reader_current() == READER_AGENT ? &w.link : NULL,
+		.view = &w.view,
+		.pushes = &w.pushes,
+	};
+	return 0;
+}
+
+void watch_unlock(void)
+{
+	pthread_mutex_unlock(&w.lock);
+}
+
+void watch_own_look(void)
+{
+	own_look(false, 0, false);
+}
+
+void watch_agent_lost(struct watch *watch)
+{
+	fall_back("the agent does not answer");
+	watch->link = NULL;
 }
 
 void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg)
