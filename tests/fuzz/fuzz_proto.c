@@ -23,6 +23,13 @@ static size_t request_bytes(uint16_t type)
 		return sizeof(struct proto_subscribe);
 	case PROTO_VIEW_OF:
 		return sizeof(struct proto_view_of);
+	case PROTO_RESERVE:
+		return sizeof(struct proto_reserve);
+	case PROTO_COMMIT:
+	case PROTO_RELEASE:
+		return sizeof(struct proto_reservation);
+	case PROTO_RESERVATIONS:
+		return sizeof(struct proto_reservations);
 	default:
 		return sizeof(struct proto_header);
 	}

@@ -27,6 +27,10 @@ static void test_requests(void **state)
 		{ PROTO_STATS, sizeof(struct proto_header) },
 		{ PROTO_SUBSCRIBE, sizeof(struct proto_subscribe) },
 		{ PROTO_VIEW_OF, sizeof(struct proto_view_of) },
+		{ PROTO_RESERVE, sizeof(struct proto_reserve) },
+		{ PROTO_COMMIT, sizeof(struct proto_reservation) },
+		{ PROTO_RELEASE, sizeof(struct proto_reservation) },
+		{ PROTO_RESERVATIONS, sizeof(struct proto_reservations) },
 	};
 	char packet[256] = { 0 };
 

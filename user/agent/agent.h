@@ -18,6 +18,7 @@
 struct agent_view;
 struct dies;
 struct pressure_watch;
+struct reserve;
 struct server;
 
 /* Groups that kernel records told of since the last look; 64 in one is a storm. */
@@ -81,6 +82,8 @@ struct agent {
 	uint64_t wakeups;
 
 	struct dies *dies;
+	struct reserve *reserve; /* NULL before the first reservation (reserve.c) */
+	uint64_t serving_ns;     /* since when engines can connect */
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	unsigned n_views;
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */

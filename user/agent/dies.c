@@ -275,6 +275,11 @@ static void give(const struct dies *dies, struct agent_view *av)
 	view_dies_changed(&av->view);
 }
 
+void dies_sample(struct agent *agent)
+{
+	want_now(agent->dies);
+}
+
 void dies_engine(struct agent *agent, int pid)
 {
 	if (agent->dies->watch && pid > 0)

@@ -44,6 +44,9 @@ bool dies_may_sample(const struct agent *agent);
 int dies_push(struct agent *agent, struct agent_view *view, const void *owner,
 	      struct die_push *push);
 
+/* Asks for a sample of every die, so that it shows what has just been allocated. */
+void dies_sample(struct agent *agent);
+
 /* Process pid has attached to the agent: if it uses libcuda, it is to be seen from now on. */
 void dies_engine(struct agent *agent, int pid);
 

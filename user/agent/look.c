@@ -9,6 +9,7 @@
 #include "agent/dies.h"
 #include "agent/log.h"
 #include "agent/pressure_watch.h"
+#include "agent/reserve.h"
 #include "agent/views.h"
 #include "core/u64.h"
 #include "host/clock.h"
@@ -163,6 +164,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 		agent->all_ns = now_ns;
 	views_read(agent, all, now_ns);
 	spared_look(agent, all, now_ns);
+	reserve_look(agent, now_ns);
 	for (struct agent_view *av = agent->views; av; av = av->next)
 		if ((all || av->asked) && publish(agent, av, &counters, now_ns))
 			moved = true;

@@ -19,6 +19,7 @@
 #include "agent/log.h"
 #include "agent/pressure_watch.h"
 #include "agent/privileges.h"
+#include "agent/reserve.h"
 #include "core/settings.h"
 #include "core/u64.h"
 #include "host/clock.h"
@@ -244,6 +245,7 @@ static void agent_close(struct agent *agent)
 {
 	pressure_watch_close(agent);
 	server_close(agent);
+	reserve_close(agent);
 	dies_close(agent);
 	wake_close(agent);
 	views_close(agent);

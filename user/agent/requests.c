@@ -11,6 +11,7 @@
 
 #include "agent/clients.h"
 #include "agent/dies.h"
+#include "agent/reserve.h"
 #include "agent/views.h"
 #include "host/clock.h"
 
@@ -217,6 +218,21 @@ static int do_hooks(struct client *client, const struct proto_header *request)
 	return client_send(client, &reply, sizeof(reply), -1);
 }
 
+static int do_reservation(struct client *client, const union proto_request *request)
+{
+	const struct reserve_peer peer = {
+		.owner = client,
+		.view = client->view,
+		.sock = client->sock,
+		.pid = client->pid,
+		.uid = client->uid,
+	};
+	union reserve_reply reply;
+
+	reserve_answer(client->server->agent, &peer, request, &reply);
+	return client_send(client, &reply, reply.header.size_bytes, -1);
+}
+
 int client_handle(struct client *client, const union proto_request *request, size_t packet_bytes)
 {
 	int r = proto_check_request(request, packet_bytes);
@@ -245,6 +261,11 @@ int client_handle(struct client *client, const union proto_request *request, siz
 		return do_stats(client, &request->header);
 	case PROTO_VIEW_OF:
 		return do_view_of(client, &request->view_of);
+	case PROTO_RESERVE:
+	case PROTO_COMMIT:
+	case PROTO_RELEASE:
+	case PROTO_RESERVATIONS:
+		return do_reservation(client, request);
 	default: /* PROTO_POLL_NOW */
 		if (client->view)
 			client->view->asked = true;

@@ -13,6 +13,7 @@
 #include "agent/clients.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/reserve.h"
 #include "agent/views.h"
 #include "host/clock.h"
 
@@ -71,6 +72,8 @@ static void client_free(struct client *client)
 			client->view->asked = true;
 			want_look(server, false);
 		}
+		if (reserve_forget(server->agent, client))
+			want_look(server, false);
 		views_put(server->agent, client->view);
 	}
 	if (client->other)
@@ -318,6 +321,7 @@ int server_listen(struct agent *agent)
 		return r;
 	sd_event_source_set_priority(server->io, SD_EVENT_PRIORITY_IDLE);
 	sd_event_source_set_ratelimit(server->io, ACCEPT_INTERVAL_US, ACCEPT_ROUNDS_MAX);
+	agent->serving_ns = clock_now_ns();
 	return 0;
 }
 

@@ -60,6 +60,16 @@ int proto_check_request(const void *packet, size_t packet_bytes)
 	case PROTO_VIEW_OF:
 		min_bytes = sizeof(struct proto_view_of);
 		break;
+	case PROTO_RESERVE:
+		min_bytes = sizeof(struct proto_reserve);
+		break;
+	case PROTO_COMMIT:
+	case PROTO_RELEASE:
+		min_bytes = sizeof(struct proto_reservation);
+		break;
+	case PROTO_RESERVATIONS:
+		min_bytes = sizeof(struct proto_reservations);
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}

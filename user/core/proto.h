@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "pn_memwatch.h"
+#include "pn_reserve.h"
 
 #define PROTO_MAGIC   0x4d4e5031u /* "1PNM" on the wire, little endian */
 #define PROTO_VERSION 1
@@ -28,7 +29,11 @@ enum proto_type {
 	PROTO_DIES = 6,       /* -> PROTO_DIES_REPLY */
 	PROTO_SUBSCRIBE = 7,  /* -> PROTO_ACK, then PROTO_EVENT, now and at each change */
 	PROTO_STATS = 8,      /* -> PROTO_STATS_REPLY */
-	PROTO_VIEW_OF = 13,   /* -> PROTO_WELCOME with the page of another process; uid 0 only */
+	PROTO_RESERVE = 9,    /* -> PROTO_RESERVE_REPLY after the sum has been published */
+	PROTO_COMMIT = 10,    /* -> PROTO_ACK after a look that sees the memory, or asked for one */
+	PROTO_RELEASE = 11,   /* -> PROTO_ACK after the sum has been published */
+	PROTO_RESERVATIONS = 12, /* -> PROTO_RESERVATIONS_REPLY */
+	PROTO_VIEW_OF = 13,      /* -> PROTO_WELCOME with another process's page; uid 0 only */
 
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,
@@ -37,6 +42,8 @@ enum proto_type {
 	PROTO_DIES_REPLY = 68,
 	PROTO_STATS_REPLY = 69,
 	PROTO_EVENT = 70, /* no reply: its id is that of the subscription */
+	PROTO_RESERVE_REPLY = 71,
+	PROTO_RESERVATIONS_REPLY = 72,
 };
 
 struct proto_header {
@@ -144,12 +151,66 @@ struct proto_stats_reply {
 	pn_agent_stats stats;
 };
 
+/* proto_reserve.flags: the client held it before this agent knew of it. */
+#define PROTO_RESERVE_AGAIN 1u
+
+struct proto_reserve {
+	struct proto_header header;
+	uint64_t id; /* the client's own name for it, not 0 */
+	uint64_t bytes;
+	uint32_t ttl_ms;
+	int32_t die; /* place in the snapshot; -1: host, or the die named below */
+	uint32_t flags;
+	uint32_t reserved;
+	uint8_t uuid[16]; /* all 0: unknown */
+	char pci[16];     /* "0000:3b:00.0"; "": unknown */
+};
+
+struct proto_reserve_reply {
+	struct proto_header header;
+	int32_t result;     /* 0 held; -ENOSPC; -EAGAIN: ask again in wait_ms */
+	int32_t place;      /* of the die in the snapshot, -1: host */
+	uint64_t fit_bytes; /* what would have fitted at that moment */
+	uint32_t wait_ms;
+	uint32_t reserved;
+};
+
+/* PROTO_COMMIT, PROTO_RELEASE. */
+struct proto_reservation {
+	struct proto_header header;
+	uint64_t id;
+	uint64_t done_ns; /* commit: CLOCK_MONOTONIC at which it was allocated; 0: now */
+};
+
+/* Those with a serial above after, lowest first: 0, then the last one of the reply before. */
+struct proto_reservations {
+	struct proto_header header;
+	uint64_t after;
+};
+
+struct proto_reservation_line {
+	uint64_t serial;
+	pn_reservation reservation;
+};
+
+#define PROTO_RESERVATIONS_MAX 32
+
+struct proto_reservations_reply {
+	struct proto_header header;
+	uint32_t count; /* at most PROTO_RESERVATIONS_MAX; less: there are no more */
+	uint32_t reserved;
+	struct proto_reservation_line line[PROTO_RESERVATIONS_MAX];
+};
+
 union proto_request {
 	struct proto_header header;
 	struct proto_set_die set_die;
 	struct proto_set_die_id set_die_id;
 	struct proto_subscribe subscribe;
 	struct proto_view_of view_of;
+	struct proto_reserve reserve;
+	struct proto_reservation reservation;
+	struct proto_reservations reservations;
 };
 
 _Static_assert(sizeof(struct proto_header) == 24, "wire layout");
@@ -162,6 +223,11 @@ _Static_assert(sizeof(struct proto_subscribe) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_event) == 72, "wire layout");
 _Static_assert(sizeof(struct proto_view_of) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_stats_reply) == 24 + 112 + 256, "wire layout");
+_Static_assert(sizeof(struct proto_reserve) == 88, "wire layout");
+_Static_assert(sizeof(struct proto_reserve_reply) == 48, "wire layout");
+_Static_assert(sizeof(struct proto_reservation) == 40, "wire layout");
+_Static_assert(sizeof(struct proto_reservations) == 32, "wire layout");
+_Static_assert(sizeof(struct proto_reservation_line) == 80, "wire layout");
 
 /* A header for a packet of this type and size. */
 struct proto_header proto_header_make(uint16_t type, size_t size_bytes, uint32_t id);

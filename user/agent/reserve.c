@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ledger over the socket. See reserve.h. */
+#include "agent/reserve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/dies.h"
+#include "agent/views.h"
+#include "core/ledger_view.h"
+#include "core/u64.h"
+#include "host/clock.h"
+#include "host/group.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+#define NS_PER_MS 1000000ull
+/*
+ * Engines come back to a new agent within a second and tell it what they hold. Until then the
+ * ledger is not known to be whole, and nothing new is granted.
+ */
+#define GATHER_NS 1000000000ull
+
+/* A client that holds something. */
+struct holder {
+	struct holder *next;
+	struct agent *agent;
+	const void *owner;
+	const struct agent_view *view;
+	int pidfd; /* < 0: this kernel has none, or not for a process outside our pid namespace */
+	sd_event_source *io;
+};
+
+struct reserve {
+	struct admission_config config;
+	struct holder *holders;
+	sd_event_source *timer; /* the next expiry; off when nothing is held */
+	bool shown;             /* the views' sums may be other than 0 */
+	struct ledger ledger;
+};
+
+/* ---- holders -------------------------------------------------------------------------------- */
+
+static struct holder **find_holder(struct reserve *reserve, const void *owner)
+{
+	struct holder **at = &reserve->holders;
+
+	while (*at && (*at)->owner != owner)
+		at = &(*at)->next;
+	return at;
+}
+
+static void holder_free(struct holder **at)
+{
+	struct holder *holder = *at;
+
+	*at = holder->next;
+	sd_event_source_disable_unref(holder->io);
+	if (holder->pidfd >= 0)
+		close(holder->pidfd);
+	free(holder);
+}
+
+/* Descriptors are for those who hold something. */
+static void free_idle_holders(struct reserve *reserve)
+{
+	struct holder **at = &reserve->holders;
+
+	while (*at) {
+		bool holds = false;
+
+		for (uint32_t i = 0; i < reserve->ledger.count && !holds; i++)
+			holds = reserve->ledger.entry[i].owner == (*at)->owner;
+		if (holds)
+			at = &(*at)->next;
+		else
+			holder_free(at);
+	}
+}
+
+/* The process has ended; its socket may live on in a child's hands. */
+static int on_process_end(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct holder *holder = userdata;
+	struct agent *agent = holder->agent;
+
+	reserve_forget(agent, holder->owner);
+	agent_look(agent, false);
+	return 0;
+}
+
+/* The process at the other end itself, where the kernel can say; else who has its pid now. */
+static int open_pidfd(int sock, int pid)
+{
+	socklen_t len = sizeof(int);
+	int pidfd;
+
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len))
+		return pidfd;
+	if (errno != ESRCH && pid > 0) {
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+		if (pidfd >= 0)
+			return pidfd;
+	}
+	return -errno;
+}
+
+/* One that holds nothing yet. peer->owner has none. */
+static int holder_new(struct agent *agent, const struct reserve_peer *peer, int pid)
+{
+	struct holder *holder = calloc(1, sizeof(*holder));
+	int r;
+
+	if (!holder)
+		return -ENOMEM;
+	holder->agent = agent;
+	holder->owner = peer->owner;
+	holder->view = peer->view;
+	holder->pidfd = open_pidfd(peer->sock, pid);
+	r = holder->pidfd;
+	if (r >= 0)
+		r = sd_event_add_io(agent->event, &holder->io, holder->pidfd, EPOLLIN,
+				    on_process_end, holder);
+	else if (r != -ESRCH)
+		r = 0; /* its socket and the time to live remain */
+	if (holder->io)
+		sd_event_source_set_priority(holder->io, SD_EVENT_PRIORITY_IDLE);
+	holder->next = agent->reserve->holders;
+	agent->reserve->holders = holder;
+	/* -ESRCH: who connected has ended, and this is a child with its socket. */
+	if (r < 0)
+		holder_free(&agent->reserve->holders);
+	return r < 0 ? r : 0;
+}
+
+/* ---- at each look --------------------------------------------------------------------------- */
+
+/* Is memory of this holder part of what the view's group may still have? */
+static bool counts_within(const struct holder *holder, const struct agent_view *av)
+{
+	return host_group_counts_within(holder->view->view.group, av->view.group);
+}
+
+/* Every view that knows the memory shows it, so no engine misses it once the entry is gone. */
+static bool visible_everywhere(void *arg, const struct ledger_entry *entry)
+{
+	const struct agent *agent = arg;
+	const struct holder *holder = *find_holder(agent->reserve, entry->owner);
+	uint64_t meminfo_ns = agent->source.sample.source_ns[PN_SRC_MEMINFO];
+
+	for (const struct agent_view *av = agent->views; av; av = av->next) {
+		if (!ledger_visible(entry, &av->view.dies, meminfo_ns))
+			return false;
+		if (entry->where.die == LEDGER_HOST && av->read_ns < entry->done_ns &&
+		    counts_within(holder, av))
+			return false;
+	}
+	return true;
+}
+
+/* Of the host's reservations, those of processes within the limit that binds this view. */
+static uint64_t group_bytes(const struct reserve *reserve, const struct agent_view *av)
+{
+	const struct ledger_where host = { .die = LEDGER_HOST };
+	uint64_t sum = 0;
+
+	for (const struct holder *h = reserve->holders; h; h = h->next)
+		if (counts_within(h, av))
+			sum = u64_add(sum, ledger_owner_bytes(&reserve->ledger, &host, h->owner));
+	return sum;
+}
+
+void reserve_look(struct agent *agent, uint64_t now_ns)
+{
+	struct reserve *reserve = agent->reserve;
+	struct ledger *ledger;
+
+	if (!reserve || (!reserve->ledger.count && !reserve->shown))
+		return;
+	ledger = &reserve->ledger;
+	ledger_expire(ledger, now_ns);
+	ledger_settle(ledger, visible_everywhere, agent);
+	free_idle_holders(reserve);
+	reserve->shown = ledger->count;
+	for (struct agent_view *av = agent->views; av; av = av->next)
+		ledger_figures(ledger, &av->view.dies, group_bytes(reserve, av), &av->view.ext);
+	if (ledger->count)
+		/* Up: not a moment before the nanosecond. */
+		sd_event_source_set_time(reserve->timer, ledger_next_expiry_ns(ledger) / 1000 + 1);
+	sd_event_source_set_enabled(reserve->timer,
+				    ledger->count ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
+static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	agent_look(userdata, false);
+	return 0;
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+/* Nothing is kept for it before the first reservation. */
+static int open_ledger(struct agent *agent)
+{
+	struct reserve *reserve;
+	int r;
+
+	if (agent->reserve)
+		return 0;
+	reserve = calloc(1, sizeof(*reserve));
+	if (!reserve)
+		return -ENOMEM;
+	r = sd_event_add_time(agent->event, &reserve->timer, CLOCK_MONOTONIC, 0, 1, on_expiry,
+			      agent);
+	if (r < 0) {
+		free(reserve);
+		return r;
+	}
+	sd_event_source_set_enabled(reserve->timer, SD_EVENT_OFF);
+	reserve->config.host_reserve_bytes = agent->config.host_reserve_bytes;
+	reserve->config.cgroup = agent->config.cgroup_level;
+	agent->reserve = reserve;
+	return 0;
+}
+
+static int make_entry(const struct reserve_peer *peer, const struct proto_reserve *ask,
+		      struct ledger_entry *ret)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct ledger_entry entry = {
+		.owner = peer->owner,
+		.id = ask->id,
+		.bytes = ask->bytes,
+		.made_ns = now_ns,
+		.expiry_ns = now_ns + ask->ttl_ms * NS_PER_MS,
+		.uid = peer->uid,
+		.pid = peer->pid,
+	};
+	struct die_id id = { 0 };
+	int r;
+
+	if (!ask->bytes || !ask->ttl_ms || ask->ttl_ms > PN_RESERVE_TTL_MAX_MS)
+		return -EINVAL;
+	memcpy(id.uuid, ask->uuid, sizeof(id.uuid));
+	/* Whatever the client wrote: canonical, or nothing. */
+	if (!memchr(ask->pci, 0, sizeof(ask->pci)) ||
+	    (ask->pci[0] && die_pci_parse(ask->pci, id.pci)))
+		return -EINVAL;
+	r = ledger_where_find(&peer->view->view.dies, ask->die, &id, &entry.where);
+	if (r)
+		return r;
+	*ret = entry;
+	return 0;
+}
+
+/* Adds it, and watches the process of an owner that held nothing before. */
+static int add_entry(struct agent *agent, const struct reserve_peer *peer,
+		     const struct ledger_entry *entry, uint64_t room_bytes)
+{
+	struct reserve *reserve = agent->reserve;
+	int r = ledger_add(&reserve->ledger, entry, room_bytes);
+
+	if (r || *find_holder(reserve, peer->owner))
+		return r;
+	r = holder_new(agent, peer, entry->pid);
+	if (r)
+		ledger_remove_owner(&reserve->ledger, peer->owner);
+	return r;
+}
+
+/*
+ * Held before this agent was there: its memory may be half allocated, so it need not fit now. Only
+ * while the ledger is gathered: later anyone could take what is not there. More than there is in
+ * all was never held.
+ */
+static uint64_t gathered_room_bytes(const struct view *view, const struct ledger_where *where)
+{
+	return where->die == LEDGER_HOST ? view->state.host_total_bytes
+					 : view->dies.die[where->die].budget_bytes;
+}
+
+/* Returns 0 with the reply filled in, or -errno for a refusal of the request itself. */
+static int do_reserve(struct agent *agent, const struct reserve_peer *peer,
+		      const struct proto_reserve *ask, struct proto_reserve_reply *ret)
+{
+	const struct view *view = &peer->view->view;
+	uint64_t gather_ns = u64_sub(agent->serving_ns + GATHER_NS, clock_now_ns()), room_bytes;
+	struct ledger_entry entry;
+	int r;
+
+	if (gather_ns && !(ask->flags & PROTO_RESERVE_AGAIN)) {
+		ret->result = -EAGAIN;
+		ret->wait_ms = (uint32_t)(gather_ns / NS_PER_MS) + 1;
+		return 0;
+	}
+	/* Of this moment, what has expired gone. */
+	peer->view->asked = true;
+	agent_look_asked(agent, false);
+	r = make_entry(peer, ask, &entry);
+	if (r)
+		return r;
+	room_bytes =
+		ledger_room_bytes(&agent->reserve->ledger, &entry.where, &agent->reserve->config,
+				  &view->dies, &view->state, &view->ext);
+	ret->place = entry.where.die;
+	ret->fit_bytes = room_bytes;
+	r = add_entry(agent, peer, &entry,
+		      gather_ns ? gathered_room_bytes(view, &entry.where) : room_bytes);
+	if (r == -ENOSPC)
+		ret->result = r;
+	else if (r)
+		return r;
+	else
+		agent_look(agent, false); /* everyone sees it before its owner does */
+	return 0;
+}
+
+/* One that has expired is gone, whether or not a look has come to it. */
+static struct ledger_entry *find_entry(struct agent *agent, const void *owner, uint64_t id)
+{
+	if (!agent->reserve)
+		return NULL;
+	ledger_expire(&agent->reserve->ledger, clock_now_ns());
+	return ledger_find(&agent->reserve->ledger, owner, id);
+}
+
+static int do_commit(struct agent *agent, const void *owner, const struct proto_reservation *ask)
+{
+	struct ledger_entry *entry = find_entry(agent, owner, ask->id);
+	const struct holder *holder;
+	uint64_t now_ns = clock_now_ns();
+
+	if (!entry)
+		return -ESTALE;
+	holder = *find_holder(agent->reserve, owner);
+	ledger_commit(entry, ask->done_ns ? ask->done_ns : now_ns, now_ns);
+	if (entry->where.die != LEDGER_HOST)
+		dies_sample(agent);
+	/* Reads the host anew: what was allocated and what is no longer reserved show at once. */
+	for (struct agent_view *av = agent->views; av; av = av->next)
+		if (counts_within(holder, av))
+			av->asked = true;
+	agent_look(agent, false);
+	return 0;
+}
+
+static int do_release(struct agent *agent, const void *owner, const struct proto_reservation *ask)
+{
+	struct ledger_entry *entry = find_entry(agent, owner, ask->id);
+
+	if (!entry)
+		return -ESTALE;
+	ledger_remove(&agent->reserve->ledger, entry);
+	agent_look(agent, false);
+	return 0;
+}
+
+static void line_set(const struct agent_view *av, const struct ledger_entry *entry, uint64_t now_ns,
+		     struct proto_reservation_line *line)
+{
+	pn_reservation *r = &line->reservation;
+	struct ledger_where where;
+
+	*line = (struct proto_reservation_line){ .serial = entry->serial };
+	r->id = entry->id;
+	r->bytes = entry->bytes;
+	r->left_ms = (uint32_t)(u64_sub(entry->expiry_ns, now_ns) / NS_PER_MS);
+	r->pid = entry->pid;
+	r->uid = entry->uid;
+	r->state = entry->done_ns ? PN_RESERVATION_COMMITTED : PN_RESERVATION_HELD;
+	r->is_host = entry->where.die == LEDGER_HOST;
+	memcpy(r->uuid, entry->where.id.uuid, sizeof(r->uuid));
+	memcpy(r->pci, entry->where.id.pci, sizeof(r->pci));
+	r->die = -1;
+	if (!r->is_host &&
+	    !ledger_where_find(&av->view.dies, entry->where.die, &entry->where.id, &where))
+		r->die = where.die;
+}
+
+/* Root sees whose memory is promised; other users see theirs, and the sums on the page. */
+static void do_reservations(const struct agent *agent, const struct reserve_peer *peer,
+			    const struct proto_reservations *ask,
+			    struct proto_reservations_reply *ret)
+{
+	const struct ledger *ledger;
+	uint64_t now_ns = clock_now_ns();
+
+	if (!agent->reserve)
+		return;
+	ledger = &agent->reserve->ledger;
+	for (uint32_t i = 0; i < ledger->count && ret->count < PROTO_RESERVATIONS_MAX; i++) {
+		const struct ledger_entry *entry = &ledger->entry[i];
+
+		if (entry->serial > ask->after && (!peer->uid || peer->uid == entry->uid))
+			line_set(peer->view, entry, now_ns, &ret->line[ret->count++]);
+	}
+}
+
+static void reply_begin(union reserve_reply *ret, uint16_t type, size_t bytes, uint32_t id)
+{
+	memset(ret, 0, bytes);
+	ret->header = proto_header_make(type, bytes, id);
+}
+
+void reserve_answer(struct agent *agent, const struct reserve_peer *peer,
+		    const union proto_request *request, union reserve_reply *ret)
+{
+	uint32_t id = request->header.id;
+	uint16_t type = peer->view ? request->header.type : 0;
+	int r = 0;
+
+	reply_begin(ret, PROTO_ACK, sizeof(ret->header), id);
+	switch (type) {
+	case PROTO_RESERVE:
+		reply_begin(ret, PROTO_RESERVE_REPLY, sizeof(ret->reserve), id);
+		r = open_ledger(agent);
+		if (!r)
+			r = do_reserve(agent, peer, &request->reserve, &ret->reserve);
+		break;
+	case PROTO_RESERVATIONS:
+		reply_begin(ret, PROTO_RESERVATIONS_REPLY, sizeof(ret->reservations), id);
+		do_reservations(agent, peer, &request->reservations, &ret->reservations);
+		break;
+	case PROTO_COMMIT:
+		r = do_commit(agent, peer->owner, &request->reservation);
+		break;
+	case PROTO_RELEASE:
+		r = do_release(agent, peer->owner, &request->reservation);
+		break;
+	default: /* it has not said hello */
+		r = -EPROTO;
+		break;
+	}
+	if (r) {
+		reply_begin(ret, PROTO_ACK, sizeof(ret->header), id);
+		ret->header.status = r;
+	}
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+bool reserve_forget(struct agent *agent, const void *owner)
+{
+	struct holder **at;
+
+	if (!agent->reserve)
+		return false;
+	at = find_holder(agent->reserve, owner);
+	if (*at)
+		holder_free(at);
+	if (!ledger_remove_owner(&agent->reserve->ledger, owner))
+		return false;
+	for (struct agent_view *av = agent->views; av; av = av->next)
+		av->asked = true; /* it is in every page */
+	return true;
+}
+
+void reserve_close(struct agent *agent)
+{
+	if (!agent->reserve)
+		return;
+	while (agent->reserve->holders)
+		holder_free(&agent->reserve->holders);
+	sd_event_source_disable_unref(agent->reserve->timer);
+	free(agent->reserve);
+	agent->reserve = NULL;
+}
