@@ -21,6 +21,7 @@
 #include "host/clock.h"
 #include "host/psi_trigger.h"
 #include "host/view.h"
+#include "lib/holdings.h"
 #include "lib/link.h"
 #include "lib/reader.h"
 #include "lib/relay.h"
@@ -108,6 +109,7 @@ static void own_look(bool first, uint64_t stall_ns, bool force)
 	w.view.ext.mode = w.trigger_fd >= 0 ? PN_MODE_PSI_TRIGGER : PN_MODE_POLL;
 	w.view.ext.looks++;
 	view_read(&w.view, &w.source, now_ns);
+	holdings_look(&w.view, w.source.sample.source_ns[PN_SRC_MEMINFO], now_ns);
 	view_publish(&w.view, &w.source, &w.config, now_ns, 0, first);
 }
 
@@ -126,6 +128,7 @@ static void fall_back(const char *why)
 		w.view.carry.hold.level = last.level;
 	own_look(true, 0, true);
 	reader_switch(READER_OWN);
+	holdings_fell_back();
 	w.poll_due_ns = clock_now_ns();
 	say("%s: polling in this process every %d ms", why, PN_MEMWATCH_POLL_MS);
 }
@@ -208,6 +211,7 @@ static bool agent_lost(short revents, const char **ret_why)
 /* Tries to move to the agent. Its page is complete, our dies included, before readers see it. */
 static int attach(int timeout_ms)
 {
+	uint32_t n_alone = 0;
 	const char *why;
 	int memfd, r;
 
@@ -221,6 +225,8 @@ static int attach(int timeout_ms)
 		r = -ESTALE;
 	if (!r)
 		r = push_all(timeout_ms);
+	if (!r)
+		r = holdings_announce(&w.link, timeout_ms, &n_alone);
 	if (r) {
 		link_close(&w.link);
 		return r;
@@ -228,6 +234,9 @@ static int attach(int timeout_ms)
 	close_fd(&w.trigger_fd);
 	if (reader_current() == READER_OWN)
 		say("the agent is back: attached to %s", w.socket_path);
+	if (n_alone)
+		say("%u reservations do not fit for the agent: held in this process alone",
+		    n_alone);
 	reader_switch(READER_AGENT);
 	return 0;
 }
@@ -319,6 +328,7 @@ static void fork_child(void)
 {
 	w.running = false;
 	reader_after_fork();
+	holdings_reset();
 	close_all();
 	relays_after_fork();
 	pthread_mutex_unlock(&w.lock);
@@ -353,6 +363,7 @@ static int start_locked(void)
 	}
 	read_settings();
 	memset(&w.pushes, 0, sizeof(w.pushes));
+	holdings_reset();
 	w.link = LINK_CLOSED;
 	w.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w.stop_fd < 0)

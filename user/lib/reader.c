@@ -20,6 +20,7 @@
 #include "core/dies.h"
 #include "host/clock.h"
 #include "host/futex.h"
+#include "lib/own_reserved.h"
 
 /* Room for the page of an agent whose extension has grown; page_view has 16-bit offsets. */
 #define AGENT_MAP_BYTES 65536u
@@ -238,6 +239,7 @@ int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 
 	for (int tries = 0; tries < PAGE_READ_TRIES; tries++) {
 		enum reader_page on = page_of(generation);
+		uint32_t own_begun = ret_ext ? own_reserved_begin() : 0;
 
 		if (on == READER_NONE)
 			return -ENODATA;
@@ -248,6 +250,8 @@ int reader_read(pn_mem_state *ret_state, pn_mem_ext *ret_ext)
 			if (on == READER_AGENT && !r &&
 			    atomic_load_explicit(&g.own_die_mask, memory_order_relaxed))
 				put_own_dies(ret_state, ret_ext);
+			if (ret_ext && !r)
+				own_reserved_take_off(own_begun, ret_ext);
 			return r;
 		}
 		generation = after;
