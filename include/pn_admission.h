@@ -89,6 +89,7 @@ typedef struct {
 	double psi_full_pct;     /* compared: this ... */
 	double psi_limit_pct;    /* ... with this */
 	const char *reason;      /* what to do, one line, static, never NULL */
+	uint64_t claimed_bytes;  /* taken off have_bytes too: reserved by others (_ext only) */
 } pn_admit_result;
 
 /*

@@ -463,6 +463,10 @@ static void reserved_by_others(void **unused)
 			assert_int_equal(out.check, rows[i].request_check);
 		admission_load_spike(&config, &state, &ext, &out);
 		assert_int_equal(out.have_bytes, rows[i].spike_have * GIB);
+		assert_int_equal(out.claimed_bytes, (out.have_bytes + rows[i].host * GIB == 10 * GIB
+							     ? rows[i].host
+							     : rows[i].cgroup) *
+							    GIB);
 		admission_model_load_die(&config, 0, 0, 0, &state, &ext, &out);
 		assert_int_equal(out.have_bytes, rows[i].load_have * GIB);
 		admission_model_load(&config, 0, 0, 0, 0, 0, &state, &ext, &out);

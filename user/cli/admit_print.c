@@ -60,6 +60,8 @@ static void print_compared(const struct admit_question *q, const struct admit_ve
 	else
 		printf(", the scarcer of host and cgroup\n");
 	print_bytes("reserve", result->reserve_bytes, ", taken off what it has\n");
+	if (result->claimed_bytes)
+		print_bytes("claimed", result->claimed_bytes, " by others, taken off as well\n");
 }
 
 static void print_verdict(const struct admit_question *q, const struct admit_verdict *v)
@@ -125,6 +127,7 @@ static void add_compared(json_t *object, const struct admit_verdict *v)
 	json_object_set_new(object, "need_bytes", bytes_json(v->result.need_bytes));
 	json_object_set_new(object, "have_bytes", bytes_json(v->result.have_bytes));
 	json_object_set_new(object, "reserve_bytes", bytes_json(v->result.reserve_bytes));
+	json_object_set_new(object, "claimed_bytes", bytes_json(v->result.claimed_bytes));
 	for (const struct admit_part *part = v->parts; part->name; part++) {
 		snprintf(key, sizeof(key), "%s_bytes", part->name);
 		json_object_set_new(object, key, bytes_json(part->bytes));

@@ -22,6 +22,7 @@ struct source {
 	uint64_t have_bytes;    /* now, above the reserve */
 	uint64_t at_most_bytes; /* if all else were freed: what needs more never fits */
 	uint64_t reserve_bytes;
+	uint64_t claimed_bytes; /* reserved by others; both are off have_bytes */
 	pn_admit_check check;
 };
 
@@ -53,10 +54,10 @@ static struct source host_source(const struct admission_config *config, const pn
 		.check = PN_CHECK_HOST,
 	};
 
-	host.have_bytes = u64_sub(state->host_avail_bytes, host.reserve_bytes);
+	host.claimed_bytes = ext ? ext->host_reserved_bytes : 0;
+	host.have_bytes =
+		u64_sub(u64_sub(state->host_avail_bytes, host.reserve_bytes), host.claimed_bytes);
 	host.at_most_bytes = u64_sub(state->host_total_bytes, host.reserve_bytes);
-	if (ext)
-		host.have_bytes = u64_sub(host.have_bytes, ext->host_reserved_bytes);
 	if (config->cgroup && ext && ext->cgroup_limit_bytes) {
 		uint64_t reserve_bytes = level_cgroup_reserve_bytes(ext->cgroup_limit_bytes);
 		uint64_t have_bytes = u64_sub(u64_sub(ext->cgroup_headroom_bytes, reserve_bytes),
@@ -67,6 +68,7 @@ static struct source host_source(const struct admission_config *config, const pn
 				.have_bytes = have_bytes,
 				.at_most_bytes = u64_sub(ext->cgroup_limit_bytes, reserve_bytes),
 				.reserve_bytes = reserve_bytes,
+				.claimed_bytes = ext->cgroup_reserved_bytes,
 				.check = PN_CHECK_CGROUP,
 			};
 	}
@@ -84,13 +86,14 @@ static struct source die_source(const struct admission_config *config, const pn_
 				const pn_mem_ext *ext, int die_id, uint64_t reserve_bytes)
 {
 	uint64_t total_bytes = u64_add(state->per_die_budget[die_id], config->die_reserve_bytes);
-	uint64_t reserved_bytes = ext ? ext->die_reserved_bytes[die_id] : 0;
+	uint64_t claimed_bytes = ext ? ext->die_reserved_bytes[die_id] : 0;
 
 	return (struct source){
-		.have_bytes = u64_sub(u64_sub(state->per_die_free[die_id], reserve_bytes),
-				      reserved_bytes),
+		.have_bytes =
+			u64_sub(u64_sub(state->per_die_free[die_id], reserve_bytes), claimed_bytes),
 		.at_most_bytes = u64_sub(total_bytes, reserve_bytes),
 		.reserve_bytes = reserve_bytes,
+		.claimed_bytes = claimed_bytes,
 		.check = PN_CHECK_DIE,
 	};
 }
@@ -112,6 +115,7 @@ static void result_compared(pn_admit_result *out, const struct source *source, u
 	out->need_bytes = need_bytes;
 	out->have_bytes = source->have_bytes;
 	out->reserve_bytes = source->reserve_bytes;
+	out->claimed_bytes = source->claimed_bytes;
 }
 
 /* least_bytes: the least need that would not be rejected. */

@@ -52,8 +52,12 @@ static struct admission_text source_text(const pn_admit_result *res)
 size_t pn_admit_explain(const pn_admit_result *res, char *buf, size_t buf_bytes)
 {
 	struct admission_text verdict = verdict_text(res), source = source_text(res);
+	char claimed[64] = "";
 	int length;
 
+	if (res->claimed_bytes)
+		snprintf(claimed, sizeof(claimed), " and %s that others have reserved",
+			 admission_bytes_text(res->claimed_bytes).text);
 	if (res->check == PN_CHECK_PSI_FULL)
 		length = snprintf(buf, buf_bytes, "%s: PSI full avg10 %.2f %%, limit %.2f %%; %s",
 				  verdict.text, res->psi_full_pct, res->psi_limit_pct, res->reason);
@@ -62,9 +66,9 @@ size_t pn_admit_explain(const pn_admit_result *res, char *buf, size_t buf_bytes)
 		length = snprintf(buf, buf_bytes, "%s: %s", verdict.text, res->reason);
 	else
 		length = snprintf(
-			buf, buf_bytes, "%s: %s: needs %s, has %s above a reserve of %s; %s",
+			buf, buf_bytes, "%s: %s: needs %s, has %s above a reserve of %s%s; %s",
 			verdict.text, source.text, admission_bytes_text(res->need_bytes).text,
 			admission_bytes_text(res->have_bytes).text,
-			admission_bytes_text(res->reserve_bytes).text, res->reason);
+			admission_bytes_text(res->reserve_bytes).text, claimed, res->reason);
 	return length > 0 ? (size_t)length : 0;
 }
