@@ -102,6 +102,11 @@ watch_redraws_in_a_terminal() {
 	timeout --foreground -s INT 2 script -qec "$pnmem watch --table" /dev/null >"$dir/out" 2>&1
 	grep -q $'\033\[H' "$dir/out" && grep -q 'level   ' "$dir/out"
 }
+reservations() { # none here; with some it is tests/host/test_reserve.c's
+	expect_status 0 "$pnmem" reservations && [ "$(cat "$dir/out")" = none ] &&
+		expect_status 0 "$pnmem" reservations --json && is_json "$dir/out" &&
+		grep -q '"reservations": \[\]' "$dir/out"
+}
 closed_stdout() {
 	"$pnmem" status >/dev/full 2>/dev/null
 	[ $? -eq 1 ]
@@ -195,6 +200,7 @@ check "wait gives up after its time with status 1" wait_gives_up
 check "wait holds a command back until the level is low enough" wait_holds_back
 check "wait can be called off by a signal" wait_is_called_off
 unset PN_PROCFS PN_LEVEL_HOLD_MS
+check "reservations without an agent" reservations
 
 "$build/pnmemd" --foreground --no-bpf 2>"$dir/agent.log" &
 agent=$!
@@ -212,5 +218,6 @@ check "watch --table redraws in a terminal" watch_redraws_in_a_terminal
 check "wait with an agent" wait_runs_the_command
 check "stats counts" stats
 check "status --pid is for root" status_of_pid
+check "reservations with an agent" reservations
 check "a full stdout is an error" closed_stdout
 tap_end

@@ -121,6 +121,18 @@ request_cgroup() {
 		'"have_bytes": 429496730' '"reserve_bytes": 644245094' '"fit_tokens": 384' || return
 	PN_CGROUP_LEVEL=0 json 0 $states/cgroup.json request --tokens 1024 -- '"check": "none"'
 }
+reserved_by_others() { # 10737418240 above the reserve, 6442450944 and 2147483648 free of the dies
+	sed 's/"n_dies": 2,/&\n"host_reserved_bytes": 10000000000, "die_reserved_bytes": [0, 2000000000],/' \
+		$states/two-dies.json >"$tmp/s"
+	json 4 "$tmp/s" spike -- '"check": "host"' '"have_bytes": 307921511' \
+		'"reserve_bytes": 2576980377' '"claimed_bytes": 10000000000' &&
+		json 4 "$tmp/s" load-die --weights 1 --kv-bytes 1 --die 1 -- '"check": "die"' \
+			'"have_bytes": 147483648' '"claimed_bytes": 2000000000' &&
+		json 4 "$tmp/s" load --weights 4M --ctx 1 --die 1 -- '"have_bytes": 0' &&
+		json 0 "$tmp/s" load --weights 4M --ctx 1 --die 0 -- '"claimed_bytes": 0' &&
+		ask 4 spike --state "$tmp/s" &&
+		says 'claimed   9.3 GiB (10000000000 bytes) by others, taken off as well'
+}
 request_lut() {
 	json 0 $states/ok.json request --tokens 1024 --lut 1:1K,2:2K,3:3K,4:4K,5:5K,1024:1M -- \
 		'"activation_bytes": 1048576'
@@ -149,6 +161,7 @@ check "request: on a GPU it costs the host nothing" request_gpu
 check "request: the die can be the scarcest" request_die
 check "request: the cgroup can be the scarcest, unless PN_CGROUP_LEVEL=0" request_cgroup
 check "request: --lut replaces the activation table" request_lut
+check "what others have reserved is not there" reserved_by_others
 check "request: a cost beyond counting stays large" request_huge
 check "request: the text has every number with name and unit" request_text
 

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -266,6 +267,51 @@ static void test_bounds(void **state)
 	assert_int_equal(got.line[0].uid, NOBODY);
 	assert_int_equal(peer_proc_do(&a, (struct peer_ask){ .op = PEER_LIST }).r, 64 + got.r);
 	peer_proc_kill(&c);
+}
+
+/* What a command prints, up to so many bytes. */
+static const char *output_of(const char *command)
+{
+	static char text[16384];
+	FILE *out = popen(command, "re");
+	size_t n;
+
+	assert_non_null(out);
+	n = fread(text, 1, sizeof(text) - 1, out);
+	text[n] = 0;
+	assert_int_equal(pclose(out), 0);
+	return text;
+}
+
+static void test_commands(void **state)
+{
+	json_t *list, *line;
+	const char *text;
+	json_error_t error;
+
+	start_both();
+	set_die(&a, 0, 20 * GIB);
+	assert_int_equal(reserve(&a, PN_RESERVE_HOST, 10 * GIB).r, 0);
+	assert_int_equal(reserve(&b, 0, 3 * GIB).r, 0);
+	text = output_of("build/pnmem reservations");
+	assert_non_null(strstr(text, "10.0 GiB"));
+	assert_non_null(strstr(text, "die 0"));
+	text = output_of("build/pnmem status");
+	assert_non_null(strstr(text, "reserved host 10.0 GiB, die 0 3.0 GiB"));
+	text = output_of("build/pnmem admit spike --json; true");
+	assert_non_null(strstr(text, "\"claimed_bytes\": 10737418240"));
+
+	list = json_loads(output_of("build/pnmem reservations --json"), 0, &error);
+	assert_non_null(list);
+	line = json_array_get(json_object_get(list, "reservations"), 0);
+	assert_int_equal(json_integer_value(json_object_get(line, "pid")), a.pid);
+	assert_int_equal(json_integer_value(json_object_get(line, "bytes")), 10 * GIB);
+	assert_true(json_is_true(json_object_get(line, "host")));
+	assert_string_equal(json_string_value(json_object_get(line, "state")), "held");
+	assert_in_range(json_integer_value(json_object_get(line, "left_ms")), 1, A_MINUTE_MS);
+	line = json_array_get(json_object_get(list, "reservations"), 1);
+	assert_int_equal(json_integer_value(json_object_get(line, "die")), 0);
+	json_decref(list);
 }
 
 /* ---- how a promise ends --------------------------------------------------------------------- */
@@ -639,6 +685,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_group_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_commands, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kill, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_closed_socket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ttl, setup, teardown),

@@ -77,8 +77,8 @@ static void ask_request(const struct admit_question *q, const pn_mem_state *stat
 	v->parts[1] = (struct admit_part){ "activation", pn_admit_activation_bytes(window) };
 }
 
-static int ask_load(const struct admit_question *q, const pn_mem_state *state, pn_model *model,
-		    struct admit_answer *ret)
+static int ask_load(const struct admit_question *q, const pn_mem_state *state,
+		    const pn_mem_ext *ext, pn_model *model, struct admit_answer *ret)
 {
 	struct admit_verdict *v = &ret->verdicts[0];
 	uint64_t weights_bytes = q->weights_bytes, state_bytes = 0;
@@ -99,8 +99,9 @@ static int ask_load(const struct admit_question *q, const pn_mem_state *state, p
 	}
 	if (__builtin_mul_overflow(per_token_bytes, (uint64_t)ret->n_tokens, &kv_bytes))
 		kv_bytes = UINT64_MAX;
-	pn_admit_model_load(add_ceil(weights_bytes, state_bytes), ret->n_tokens, per_token_bytes,
-			    q->activation_bytes, q->die_id < 0 ? 0 : q->die_id, state, &v->result);
+	pn_admit_model_load_ext(add_ceil(weights_bytes, state_bytes), ret->n_tokens,
+				per_token_bytes, q->activation_bytes, q->die_id < 0 ? 0 : q->die_id,
+				state, ext, &v->result);
 	v->parts[0] = (struct admit_part){ "weights", weights_bytes };
 	v->parts[1] = (struct admit_part){ "kv", kv_bytes };
 	v->parts[2] = (struct admit_part){ "activation", q->activation_bytes };
@@ -110,13 +111,14 @@ static int ask_load(const struct admit_question *q, const pn_mem_state *state, p
 }
 
 static void ask_load_die(const pn_model_slice *slice, int die_id, const pn_mem_state *state,
-			 struct admit_answer *ret)
+			 const pn_mem_ext *ext, struct admit_answer *ret)
 {
 	struct admit_verdict *v = &ret->verdicts[ret->n_verdicts++];
 
 	v->slice = *slice;
-	pn_admit_model_load_die(slice->weights_bytes, add_ceil(slice->kv_bytes, slice->state_bytes),
-				die_id, state, &v->result);
+	pn_admit_model_load_die_ext(slice->weights_bytes,
+				    add_ceil(slice->kv_bytes, slice->state_bytes), die_id, state,
+				    ext, &v->result);
 	v->parts[0] = (struct admit_part){ "weights", slice->weights_bytes };
 	v->parts[1] = (struct admit_part){ "kv", slice->kv_bytes };
 	v->parts[2] = (struct admit_part){ "scratch", PN_ADMIT_DIE_SCRATCH_BYTES };
@@ -128,11 +130,11 @@ static void ask_load_die(const pn_model_slice *slice, int die_id, const pn_mem_s
  * Each known die's share is in proportion to what it has beside the scratch that every die with a
  * slice needs; a byte at least, so that a model is refused with each die's numbers.
  */
-static int ask_split(const struct admit_question *q, const pn_mem_state *state, pn_model *model,
-		     struct admit_answer *ret)
+static int ask_split(const struct admit_question *q, const pn_mem_state *state,
+		     const pn_mem_ext *ext, pn_model *model, struct admit_answer *ret)
 {
 	pn_model_slice slices[PN_MEM_MAX_DIES];
-	uint64_t shares[PN_MEM_MAX_DIES] = { 0 };
+	uint64_t shares[PN_MEM_MAX_DIES] = { 0 }, taken_bytes;
 	bool known = false;
 	int r;
 
@@ -146,12 +148,13 @@ static int ask_split(const struct admit_question *q, const pn_mem_state *state, 
 		if (!state->per_die_budget[i])
 			continue;
 		known = true;
-		shares[i] = state->per_die_free[i] > PN_ADMIT_DIE_SCRATCH_BYTES
-				    ? state->per_die_free[i] - PN_ADMIT_DIE_SCRATCH_BYTES
+		taken_bytes = add_ceil(PN_ADMIT_DIE_SCRATCH_BYTES, ext->die_reserved_bytes[i]);
+		shares[i] = state->per_die_free[i] > taken_bytes
+				    ? state->per_die_free[i] - taken_bytes
 				    : 1;
 	}
 	if (!known) {
-		ask_load_die(&(pn_model_slice){ 0 }, 0, state, ret);
+		ask_load_die(&(pn_model_slice){ 0 }, 0, state, ext, ret);
 		return CLI_OK;
 	}
 	r = pn_model_split(model, q->kv, (uint64_t)ret->n_tokens, 1, shares,
@@ -162,7 +165,7 @@ static int ask_split(const struct admit_question *q, const pn_mem_state *state, 
 	}
 	for (int i = 0; i < state->n_dies; i++)
 		if (slices[i].weights_bytes || slices[i].kv_bytes || slices[i].state_bytes)
-			ask_load_die(&slices[i], i, state, ret);
+			ask_load_die(&slices[i], i, state, ext, ret);
 	return CLI_OK;
 }
 
@@ -177,15 +180,15 @@ int admit_ask(const struct admit_question *q, const pn_mem_state *state, const p
 		ask_request(q, state, ext, ret);
 		break;
 	case ASK_LOAD:
-		r = ask_load(q, state, model, ret);
+		r = ask_load(q, state, ext, model, ret);
 		break;
 	case ASK_LOAD_DIE:
 		if (q->split)
-			r = ask_split(q, state, model, ret);
+			r = ask_split(q, state, ext, model, ret);
 		else
 			ask_load_die(&(pn_model_slice){ .weights_bytes = q->weights_bytes,
 							.kv_bytes = q->kv_bytes },
-				     q->die_id < 0 ? 0 : q->die_id, state, ret);
+				     q->die_id < 0 ? 0 : q->die_id, state, ext, ret);
 		break;
 	case ASK_SPIKE:
 		pn_admit_load_spike_ext(state, ext, &ret->verdicts[0].result);

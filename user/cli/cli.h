@@ -43,6 +43,7 @@ int cmd_doctor(int argc, char **argv);
 int cmd_wait(int argc, char **argv);
 int cmd_admit(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
+int cmd_reservations(int argc, char **argv);
 
 /* format.c: values as people read them. Each returns its buffer. */
 #define FORMAT_BYTES 32

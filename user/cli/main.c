@@ -20,6 +20,7 @@ static const struct {
 	{ "watch", cmd_watch, "a line at every change of level" },
 	{ "wait", cmd_wait, "hold a command back until the level is low enough" },
 	{ "admit", cmd_admit, "may a request or a model load begin? the verdict with its numbers" },
+	{ "reservations", cmd_reservations, "memory that engines have been promised" },
 	{ "doctor", cmd_doctor, "what works here, what does not, why, and what to do" },
 	{ "stats", cmd_stats, "the agent's counters" },
 };
@@ -32,7 +33,7 @@ static void usage(FILE *out)
 		"Usage: pnmem COMMAND [OPTION...]\nMemory pressure of this host, as engines see "
 		"it.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+		fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].summary);
 	fprintf(out,
 		"\n'pnmem COMMAND --help' tells a command's options; --version the version.\n");
 }

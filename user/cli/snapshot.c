@@ -89,6 +89,26 @@ static void print_die(FILE *out, int i, const pn_mem_die *die, const char *eol)
 		format_duration(d, snapshot_age_ns(die->sample_ns)), eol);
 }
 
+static void print_reserved(FILE *out, const pn_mem_state *s, const pn_mem_ext *e, const char *eol)
+{
+	char a[FORMAT_BYTES];
+	bool any = false;
+
+	if (e->host_reserved_bytes) {
+		fprintf(out, "reserved host %s", format_bytes(a, e->host_reserved_bytes));
+		any = true;
+	}
+	for (int i = 0; i < s->n_dies; i++) {
+		if (!e->die_reserved_bytes[i])
+			continue;
+		fprintf(out, "%s die %d %s", any ? "," : "reserved", i,
+			format_bytes(a, e->die_reserved_bytes[i]));
+		any = true;
+	}
+	if (any)
+		fprintf(out, " (pnmem reservations)%s", eol);
+}
+
 static void print_dies(FILE *out, const pn_mem_state *s, const pn_mem_ext *e, const char *eol)
 {
 	int count = snapshot_die_count(s, e);
@@ -122,6 +142,7 @@ void snapshot_print(FILE *out, const pn_mem_state *s, const pn_mem_ext *e, const
 		format_duration(b, e->psi_full_total_us * 1000), eol);
 	print_cgroup(out, s, e, eol);
 	print_dies(out, s, e, eol);
+	print_reserved(out, s, e, eol);
 	fprintf(out,
 		"source  %s, woken by %s, snapshot %llu, %s ago; %llu looks, %llu wake-ups, "
 		"%llu records (%llu dropped), %llu stalls, %llu OOM kills%s",

@@ -17,6 +17,7 @@ enum field_kind {
 	FIELD_REAL,        /* double, 0..100: a percentage or a share */
 	FIELD_N_DIES,      /* int */
 	FIELD_PER_DIE,     /* uint64_t[16]: an array of n_dies, which precedes it in the table */
+	FIELD_PER_DIE_NEW, /* the same, and may be missing: all 0 */
 };
 
 struct field {
@@ -64,6 +65,9 @@ static const struct field ext_fields[] = {
 	EXT(cgroup_psi_full_avg10, FIELD_REAL),
 	EXT(cgroup_headroom_bytes, FIELD_U64_OR_NONE),
 	EXT(cgroup_limit_bytes, FIELD_U64),
+	EXT(host_reserved_bytes, FIELD_U64),
+	EXT(cgroup_reserved_bytes, FIELD_U64),
+	EXT(die_reserved_bytes, FIELD_PER_DIE_NEW),
 	EXT(saturation, FIELD_REAL),
 	EXT(exhaustion_ns, FIELD_U64_OR_NONE),
 	EXT(looks, FIELD_U64),
@@ -100,6 +104,7 @@ static json_t *field_json(const void *at, enum field_kind kind, int n_dies)
 	case FIELD_N_DIES:
 		return json_integer(*(const int *)at);
 	case FIELD_PER_DIE:
+	case FIELD_PER_DIE_NEW:
 		array = json_array();
 		for (int i = 0; i < n_dies; i++)
 			json_array_append_new(array, json_u64(values[i]));
@@ -251,6 +256,7 @@ static const char *read_field(const json_t *value, enum field_kind kind, int n_d
 		*(int *)ret = (int)n;
 		return wrong;
 	case FIELD_PER_DIE:
+	case FIELD_PER_DIE_NEW:
 		return read_per_die(value, n_dies, ret);
 	case FIELD_REAL:
 		real = json_number_value(value);
