@@ -250,6 +250,11 @@ static inline void agent_answer(struct fake_agent *a, int *client)
 	case PROTO_HELLO:
 		agent_welcome(a, *client, ack.id);
 		return;
+	case PROTO_RESERVE:
+	case PROTO_RESERVATIONS: /* it is of before there were any */
+		ack.status = -EOPNOTSUPP;
+		agent_send(*client, &ack, sizeof(ack), NULL, 0);
+		return;
 	case PROTO_HOOKS:
 		agent_tell_hooks(a, *client, ack.id);
 		return;
