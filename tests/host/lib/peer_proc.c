@@ -111,6 +111,30 @@ struct peer_answer peer_proc_do(const struct peer_proc *peer, struct peer_ask as
 	return answer;
 }
 
+struct peer_answer peer_reserve(const struct peer_proc *peer, int die, uint64_t bytes)
+{
+	return peer_proc_do(peer, (struct peer_ask){ .op = PEER_RESERVE,
+						     .die = die,
+						     .bytes = bytes,
+						     .ttl_ms = PEER_TTL_MS });
+}
+
+struct peer_answer peer_end(const struct peer_proc *peer, enum peer_op op, uint64_t id)
+{
+	return peer_proc_do(peer, (struct peer_ask){ .op = op, .id = id });
+}
+
+struct peer_answer peer_look(const struct peer_proc *peer)
+{
+	return peer_proc_do(peer, (struct peer_ask){ .op = PEER_READ });
+}
+
+void peer_set_die(const struct peer_proc *peer, int die, uint64_t free_bytes)
+{
+	peer_proc_do(peer,
+		     (struct peer_ask){ .op = PEER_SET_DIE, .die = die, .bytes = free_bytes });
+}
+
 void peer_proc_kill(struct peer_proc *peer)
 {
 	if (peer->pid <= 0)

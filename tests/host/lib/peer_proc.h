@@ -13,6 +13,9 @@
 #include "pn_admission.h"
 #include "pn_reserve.h"
 
+/* Of peer_reserve: no test takes that long. */
+#define PEER_TTL_MS 60000
+
 struct peer_proc {
 	pid_t pid; /* 0: not running */
 	int sock;
@@ -59,6 +62,12 @@ int peer_proc_start(struct peer_proc *peer, uid_t as_uid);
 
 /* One call there. With .r -ESHUTDOWN it did not answer. */
 struct peer_answer peer_proc_do(const struct peer_proc *peer, struct peer_ask ask);
+
+/* The calls that tests make most. */
+struct peer_answer peer_reserve(const struct peer_proc *peer, int die, uint64_t bytes);
+struct peer_answer peer_end(const struct peer_proc *peer, enum peer_op op, uint64_t id);
+struct peer_answer peer_look(const struct peer_proc *peer);
+void peer_set_die(const struct peer_proc *peer, int die, uint64_t free_bytes);
 
 /* SIGKILL and wait. Allowed when it is not running. */
 void peer_proc_kill(struct peer_proc *peer);

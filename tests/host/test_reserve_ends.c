@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Every way in which a reservation ends that nobody asks for: its process, its socket, its time to
+ * live, the agent; and processes that are not what they seem.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "../skip.h"
+#include "core/proto.h"
+#include "host/clock.h"
+#include "lib/agent_proc.h"
+#include "lib/peer_proc.h"
+#include "lib/reserve_host.h"
+
+static struct reserve_host host;
+static struct peer_proc a, b;
+
+/* One agent for most of them: each start costs the second in which it grants nothing. */
+static int group_setup(void **state)
+{
+	int r = reserve_host_open(&host);
+
+	if (!r)
+		reserve_host_start(&host);
+	return r;
+}
+
+static int group_teardown(void **state)
+{
+	reserve_host_close(&host);
+	return 0;
+}
+
+static int setup(void **state)
+{
+	reserve_host_avail(&host, 15 * GIB);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	pn_memwatch_stop();
+	peer_proc_kill(&a);
+	peer_proc_kill(&b);
+	return 0;
+}
+
+static bool nothing_reserved(void *arg)
+{
+	struct peer_answer got = peer_look(arg);
+
+	return got.source == PN_SOURCE_AGENT && !got.host_reserved_bytes;
+}
+
+static void start_peer(struct peer_proc *peer, uid_t as_uid)
+{
+	assert_int_equal(peer_proc_start(peer, as_uid), 0);
+	assert_int_equal(peer_proc_do(peer, (struct peer_ask){ .op = PEER_START }).r, 0);
+}
+
+static void start_both(void)
+{
+	start_peer(&a, 0);
+	start_peer(&b, 0);
+	assert_true(test_until(nothing_reserved, &b, 10000)); /* the test's before has gone */
+}
+
+/* ---- how a promise ends --------------------------------------------------------------------- */
+
+static void test_kill(void **state)
+{
+	start_both();
+	assert_int_equal(peer_reserve(&a, PN_RESERVE_HOST, 7 * GIB).r, 0);
+	assert_int_equal(peer_reserve(&a, PN_RESERVE_HOST, 6 * GIB).r, 0);
+	assert_int_equal(peer_look(&b).host_reserved_bytes, 13 * GIB);
+	peer_proc_kill(&a);
+	assert_true(test_until(nothing_reserved, &b, 10000));
+	assert_int_equal(peer_reserve(&b, PN_RESERVE_HOST, 15 * GIB).r, 0);
+}
+
+static void test_closed_socket(void **state)
+{
+	struct peer_answer got;
+
+	start_both();
+	got = peer_reserve(&a, PN_RESERVE_HOST, 13 * GIB);
+	assert_int_equal(got.r, 0);
+	peer_proc_do(&a, (struct peer_ask){ .op = PEER_STOP });
+	assert_true(test_until(nothing_reserved, &b, 10000));
+	/* The ids of before are no more. */
+	assert_int_equal(peer_proc_do(&a, (struct peer_ask){ .op = PEER_START }).r, 0);
+	assert_int_equal(peer_end(&a, PEER_COMMIT, got.id).r, -ESTALE);
+}
+
+static int by_size(const void *x, const void *y)
+{
+	uint64_t p = *(const uint64_t *)x, q = *(const uint64_t *)y;
+
+	return p < q ? -1 : p > q;
+}
+
+/* Its time to live ends it, when it is over and not at the agent's next look. */
+static void test_ttl(void **state)
+{
+	uint64_t late_ns[5];
+
+	start_both();
+	assert_int_equal(pn_memwatch_start(), 0);
+	for (int i = 0; i < 5; i++) {
+		uint64_t end_ns = clock_now_ns() + 60 * 1000000ull;
+		struct peer_answer got;
+		pn_mem_state seen;
+		pn_mem_ext ext;
+
+		got = peer_proc_do(&a, (struct peer_ask){ .op = PEER_RESERVE,
+							  .die = PN_RESERVE_HOST,
+							  .bytes = 13 * GIB,
+							  .ttl_ms = 60 });
+		assert_int_equal(got.r, 0);
+		do {
+			assert_int_equal(pn_memwatch_read_ext(&seen, &ext), 0);
+			if (ext.host_reserved_bytes)
+				assert_int_equal(pn_memwatch_wait(PN_WAIT_SNAPSHOT, &seen,
+								  clock_now_ns() + 10000000000ull,
+								  NULL),
+						 0);
+		} while (ext.host_reserved_bytes);
+		assert_true(ext.publish_ns >= end_ns);
+		late_ns[i] = ext.publish_ns - end_ns;
+		assert_int_equal(peer_end(&a, PEER_COMMIT, got.id).r, -ESTALE);
+	}
+	qsort(late_ns, 5, sizeof(late_ns[0]), by_size);
+	print_message("# past its time to live: median %.1f ms\n", (double)late_ns[2] / 1e6);
+	assert_in_range(late_ns[2], 0, 60 * 1000000ull); /* a look comes every 250 ms */
+}
+
+/* ---- the agent goes and comes --------------------------------------------------------------- */
+
+static bool on_agent(void *peer)
+{
+	return peer_look(peer).source == PN_SOURCE_AGENT;
+}
+
+static bool on_poll(void *peer)
+{
+	return peer_look(peer).source == PN_SOURCE_POLL;
+}
+
+/* What was held goes on alone, is told to the next agent, and counts there before anything new. */
+static void test_restart(void **state)
+{
+	struct peer_answer got, other;
+
+	start_both();
+	got = peer_reserve(&a, PN_RESERVE_HOST, 10 * GIB);
+	assert_int_equal(got.r, 0);
+	agent_proc_kill(&host.agent);
+	assert_true(test_until(on_poll, &a, 10000));
+	assert_true(test_until(on_poll, &b, 10000));
+	/* Alone: its own threads are held to it, other processes know of nothing. */
+	assert_int_equal(peer_reserve(&a, PN_RESERVE_HOST, 10 * GIB).r, -ENOSPC);
+	assert_int_equal(peer_reserve(&b, PN_RESERVE_HOST, 1 * GIB).r, 1);
+	/* Half of it has been allocated by now. */
+	reserve_host_avail(&host, 9 * GIB);
+
+	reserve_host_start(&host);
+	other = peer_reserve(&b, PN_RESERVE_HOST, 9 * GIB);
+	if (other.source == PN_SOURCE_AGENT)
+		assert_int_equal(other.r, -ENOSPC);
+	assert_true(test_until(on_agent, &a, 10000));
+	assert_true(test_until(on_agent, &b, 10000));
+	other = peer_look(&b);
+	assert_int_equal(other.host_reserved_bytes, 10 * GIB);
+	assert_int_equal(peer_look(&a).host_reserved_bytes, 1 * GIB + (other.r == 1 ? 9 * GIB : 0));
+	assert_int_equal(peer_reserve(&b, PN_RESERVE_HOST, 5 * GIB).r, -ENOSPC);
+	reserve_host_avail(&host, 5 * GIB);
+	assert_int_equal(peer_end(&a, PEER_COMMIT, got.id).r, 0);
+	assert_int_equal(peer_look(&b).host_reserved_bytes, 0);
+}
+
+/* A new agent grants nothing while it may not know of all that is held. */
+static void test_gathering(void **state)
+{
+	struct peer_answer got;
+	uint64_t before_ns;
+
+	agent_proc_kill(&host.agent);
+	before_ns = clock_now_ns();
+	assert_int_equal(agent_proc_start(&host.agent, host.args), 0);
+	start_peer(&a, 0);
+	got = peer_reserve(&a, PN_RESERVE_HOST, GIB);
+	assert_int_equal(got.r, 0);
+	assert_true(clock_now_ns() - before_ns > 1000000000);
+}
+
+/* ---- processes that are not what they seem -------------------------------------------------- */
+
+static int raw_connect(void)
+{
+	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 1);
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct proto_welcome welcome;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(addr.sun_path, host.agent.socket_path);
+	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) ||
+	    send(sock, &hello, sizeof(hello), 0) != sizeof(hello) ||
+	    recv(sock, &welcome, sizeof(welcome), 0) != sizeof(welcome))
+		return -1;
+	return sock;
+}
+
+static int raw_reserve(int sock, uint64_t id, uint64_t bytes)
+{
+	struct proto_reserve ask = {
+		.header = proto_header_make(PROTO_RESERVE, sizeof(ask), 2),
+		.id = id,
+		.bytes = bytes,
+		.ttl_ms = PEER_TTL_MS,
+		.die = -1,
+	};
+	struct proto_reserve_reply reply = { .result = -EIO };
+
+	if (send(sock, &ask, sizeof(ask), 0) != sizeof(ask) ||
+	    recv(sock, &reply, sizeof(reply), 0) < (ssize_t)sizeof(reply.header))
+		return -EIO;
+	return reply.header.status ? reply.header.status : reply.result;
+}
+
+static int raw_release(int sock, uint64_t id)
+{
+	struct proto_reservation ask = {
+		.header = proto_header_make(PROTO_RELEASE, sizeof(ask), 3),
+		.id = id,
+	};
+	struct proto_header ack = { .status = -EIO };
+
+	if (send(sock, &ask, sizeof(ask), 0) != sizeof(ask) ||
+	    recv(sock, &ack, sizeof(ack), 0) != sizeof(ack))
+		return -EIO;
+	return ack.status;
+}
+
+/* A process ends and leaves its socket to a child: what it held goes with it, by its pidfd. */
+static void test_socket_outlives_its_process(void **state)
+{
+	int socks[2], sock, r = -EIO;
+	pid_t parent;
+
+	start_both();
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
+	parent = fork();
+	if (!parent) {
+		sock = raw_connect();
+		r = raw_reserve(sock, 1, 13 * GIB);
+		if (!fork()) { /* keeps the socket */
+			close(socks[0]);
+			recv(socks[1], &r, sizeof(r), 0);
+			r = raw_release(sock, 1);
+			send(socks[1], &r, sizeof(r), 0);
+			r = raw_reserve(sock, 2, 13 * GIB);
+			recv(socks[1], &r, sizeof(r), 0);
+			_exit(0);
+		}
+		send(socks[1], &r, sizeof(r), 0);
+		pause();
+		_exit(0);
+	}
+	close(socks[1]);
+	assert_int_equal(recv(socks[0], &r, sizeof(r), 0), sizeof(r));
+	assert_int_equal(r, 0);
+	assert_int_equal(peer_look(&b).host_reserved_bytes, 13 * GIB);
+	kill(parent, SIGKILL);
+	waitpid(parent, NULL, 0);
+	assert_true(test_until(nothing_reserved, &b, 10000));
+	send(socks[0], &r, sizeof(r), 0);
+	assert_int_equal(recv(socks[0], &r, sizeof(r), 0), sizeof(r));
+	assert_int_equal(r, -ESTALE); /* the socket serves, the promise is gone */
+	/* Nor does a new one stay in the name of the process that has ended. */
+	assert_true(test_until(nothing_reserved, &b, 10000));
+	close(socks[0]);
+}
+
+/* Clients whose pid the agent cannot know: socket and time to live end what they hold. */
+static void test_other_pid_namespace(void **state)
+{
+	int ours = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+	struct peer_answer got;
+
+	if (unshare(CLONE_NEWPID))
+		skip_because("needs root for a pid namespace");
+	agent_proc_kill(&host.agent);
+	/* The agent is in the new one, as its first process. */
+	assert_int_equal(agent_proc_start(&host.agent, host.args), 0);
+	assert_int_equal(setns(ours, CLONE_NEWPID), 0);
+	close(ours);
+	reserve_host_wait();
+	start_peer(&a, 0);
+	start_peer(&b, 0);
+	assert_int_equal(peer_reserve(&a, PN_RESERVE_HOST, 13 * GIB).r, 0);
+	got = peer_proc_do(&b, (struct peer_ask){ .op = PEER_LIST });
+	assert_int_equal(got.r, 1);
+	assert_int_equal(got.line[0].pid, 0);
+	assert_int_equal(got.line[0].bytes, 13 * GIB);
+	assert_int_equal(got.line[0].is_host, 1);
+	assert_int_equal(peer_reserve(&b, PN_RESERVE_HOST, 10 * GIB).r, -ENOSPC);
+	peer_proc_kill(&a);
+	assert_true(test_until(nothing_reserved, &b, 10000));
+	got = peer_proc_do(&b, (struct peer_ask){ .op = PEER_RESERVE,
+						  .die = PN_RESERVE_HOST,
+						  .bytes = 13 * GIB,
+						  .ttl_ms = 50 });
+	assert_int_equal(got.r, 0);
+	assert_int_equal(peer_look(&b).source, PN_SOURCE_AGENT);
+	start_peer(&a, 0); /* whom b's would be in the way of */
+	assert_true(test_until(nothing_reserved, &a, 10000));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_kill, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_closed_socket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ttl, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_gathering, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_socket_outlives_its_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_pid_namespace, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("reserve_ends", tests, group_setup, group_teardown);
+}
