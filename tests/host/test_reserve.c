@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -432,6 +434,51 @@ static void test_commit_of_a_die(void **state)
 	assert_int_equal(peer_reserve(&a, 0, 2 * GIB).fit_bytes, 1 * GIB);
 }
 
+/* ---- an engine ------------------------------------------------------------------------------ */
+
+/* Runs the reference engine until its first line, which says "ready" or why not; its exit status.
+ */
+static int run_engine(char line[static 256])
+{
+	int out[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	assert_int_equal(pipe(out), 0);
+	pid = fork();
+	if (!pid) {
+		dup2(out[1], STDOUT_FILENO);
+		dup2(out[1], STDERR_FILENO);
+		setenv("PN_LOAD_SPIKE_BYTES", "1M", 1);
+		execl("build/tools/engine", "engine", "--weights=64M", "--port=0", NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	n = read(out[0], line, 255);
+	line[n > 0 ? n : 0] = 0;
+	kill(pid, SIGTERM);
+	close(out[0]);
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* It does not begin to load what another one has been promised, and does when that is over. */
+static void test_engine(void **state)
+{
+	struct peer_answer got;
+	char line[256];
+
+	start_both();
+	reserve_host_avail(&host, GIB / 8);
+	got = peer_reserve(&a, PN_RESERVE_HOST, 100ull << 20);
+	assert_int_equal(got.r, 0);
+	assert_int_equal(run_engine(line), 4);
+	assert_non_null(strstr(line, "host: 64 MiB wanted, 28 MiB neither in use nor reserved"));
+	assert_int_equal(peer_end(&a, PEER_RELEASE, got.id).r, 0);
+	assert_int_equal(run_engine(line), 0);
+	assert_non_null(strstr(line, "ready on"));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -444,6 +491,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_own_part, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_commit_of_the_host, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_commit_of_a_die, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_engine, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("reserve", tests, group_setup, group_teardown);

@@ -2,9 +2,14 @@
 /* See guard.h. */
 #include "guard.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "pn_memwatch.h"
+#include "pn_reserve.h"
+
+/* No load takes longer; what an engine that hangs has held is free again after it. */
+#define LOAD_MAX_MS 1800000
 
 static void log_line(void *arg, const char *line)
 {
@@ -99,17 +104,51 @@ static bool admitted(const pn_admit_result *res, struct refusal *ret_refusal)
 	return false;
 }
 
+bool guard_hold(const struct guard *guard, int die, uint64_t bytes, uint64_t *ret_hold,
+		struct refusal *ret_refusal)
+{
+	uint64_t fit_bytes;
+	char where[16] = "host";
+
+	*ret_hold = 0;
+	if (!guard->on || !bytes)
+		return true;
+	/* Without an agent this is held against our own threads alone, which is all that can be. */
+	if (pn_reserve(die < 0 ? PN_RESERVE_HOST : die, bytes, LOAD_MAX_MS, ret_hold, &fit_bytes) !=
+	    -ENOSPC)
+		return true;
+	if (die >= 0)
+		snprintf(where, sizeof(where), "die %d", die);
+	ret_refusal->retry_after_ms = PN_ADMIT_RETRY_MS;
+	ret_refusal->level = (int)guard_level(guard);
+	snprintf(ret_refusal->reason, sizeof(ret_refusal->reason),
+		 "%s: %llu MiB wanted, %llu MiB neither in use nor reserved", where,
+		 (unsigned long long)bytes >> 20, (unsigned long long)fit_bytes >> 20);
+	return false;
+}
+
+void guard_let_go(const struct guard *guard, uint64_t hold, bool taken)
+{
+	if (!hold)
+		return;
+	if (taken)
+		pn_commit(hold);
+	else
+		pn_release(hold);
+}
+
 bool guard_load_die(const struct guard *guard, int die, const pn_model_slice *slice,
 		    struct refusal *ret_refusal)
 {
 	pn_admit_result res;
 	pn_mem_state state;
+	pn_mem_ext ext;
 
-	if (!guard->on || pn_memwatch_read(&state))
+	if (!guard->on || pn_memwatch_read_ext(&state, &ext))
 		return true;
 	/* Before an upload, for each die of the split. */
-	pn_admit_model_load_die(slice->weights_bytes, slice->kv_bytes + slice->state_bytes, die,
-				&state, &res);
+	pn_admit_model_load_die_ext(slice->weights_bytes, slice->kv_bytes + slice->state_bytes, die,
+				    &state, &ext, &res);
 	return admitted(&res, ret_refusal);
 }
 

@@ -56,6 +56,17 @@ pn_mem_level guard_level(const struct guard *guard);
 void guard_die_sampled(const struct guard *guard, int die, uint64_t total_bytes,
 		       uint64_t free_bytes);
 
+/*
+ * Before a load: keeps bytes of a die, or of the host with die -1, from being promised to another
+ * engine meanwhile. *ret_hold is for guard_let_go, 0 if nothing had to be held. False: they are not
+ * there, *ret_refusal says why.
+ */
+bool guard_hold(const struct guard *guard, int die, uint64_t bytes, uint64_t *ret_hold,
+		struct refusal *ret_refusal);
+
+/* After it: they have been taken and touched, or are not needed. */
+void guard_let_go(const struct guard *guard, uint64_t hold, bool taken);
+
 /* May this slice be uploaded to this die? False: *ret_refusal says why. */
 bool guard_load_die(const struct guard *guard, int die, const pn_model_slice *slice,
 		    struct refusal *ret_refusal);

@@ -89,10 +89,31 @@ static int die_upload(const struct guard *guard, int die, uint64_t total_bytes,
 	return 0;
 }
 
+static uint64_t slice_bytes(const pn_model_slice *slice)
+{
+	return slice->weights_bytes + slice->kv_bytes + slice->state_bytes;
+}
+
+/* All are asked before any is touched: half a model is of no use. */
+static int dies_ask(const struct weights_options *options, const pn_model_slice *slices,
+		    const struct guard *guard, uint64_t *ret_holds, struct refusal *ret_refusal)
+{
+	for (int die = 0; die < options->n_dies; die++) {
+		if (!guard_hold(guard, die, slice_bytes(&slices[die]), &ret_holds[die],
+				ret_refusal) ||
+		    !guard_load_die(guard, die, &slices[die], ret_refusal))
+			return -EAGAIN;
+		if (slice_bytes(&slices[die]) > options->die_bytes[die])
+			return fail(ret_refusal, -ENOMEM, "the die is too small");
+	}
+	return 0;
+}
+
 static int dies_load(const struct weights *weights, const struct weights_options *options,
 		     const pn_model *model, const struct guard *guard, struct refusal *ret_refusal)
 {
 	pn_model_slice slices[PN_MEM_MAX_DIES];
+	uint64_t holds[PN_MEM_MAX_DIES] = { 0 };
 	int r;
 
 	r = pn_model_split(model, weights->kv_q4 ? PN_KV_Q4_0 : PN_KV_F32,
@@ -103,18 +124,11 @@ static int dies_load(const struct weights *weights, const struct weights_options
 		return fail(ret_refusal, r, "split over the dies");
 	for (int die = 0; die < options->n_dies; die++)
 		guard_die_sampled(guard, die, options->die_bytes[die], options->die_bytes[die]);
-	/* All are asked before any is touched: half a model is of no use. */
-	for (int die = 0; die < options->n_dies; die++) {
-		const pn_model_slice *slice = &slices[die];
-
-		if (!guard_load_die(guard, die, slice, ret_refusal))
-			return -EAGAIN;
-		if (slice->weights_bytes + slice->kv_bytes + slice->state_bytes >
-		    options->die_bytes[die])
-			return fail(ret_refusal, -ENOMEM, "the die is too small");
-	}
+	r = dies_ask(options, slices, guard, holds, ret_refusal);
 	for (int die = 0; die < options->n_dies && !r; die++)
 		r = die_upload(guard, die, options->die_bytes[die], &slices[die], ret_refusal);
+	for (int die = 0; die < options->n_dies; die++)
+		guard_let_go(guard, holds[die], !r);
 	return r;
 }
 
@@ -122,6 +136,7 @@ int weights_load(struct weights *weights, const struct weights_options *options,
 		 struct guard *guard, struct refusal *ret_refusal)
 {
 	pn_model model;
+	uint64_t hold;
 	int r;
 
 	memset(weights, 0, sizeof(*weights));
@@ -144,7 +159,11 @@ int weights_load(struct weights *weights, const struct weights_options *options,
 
 	if (options->n_dies)
 		return dies_load(weights, options, &model, guard, ret_refusal);
-	return stages_load(weights, guard, ret_refusal);
+	if (!guard_hold(guard, -1, weights->total_bytes, &hold, ret_refusal))
+		return -EAGAIN;
+	r = stages_load(weights, guard, ret_refusal);
+	guard_let_go(guard, hold, !r);
+	return r;
 }
 
 void weights_free(struct weights *weights)
