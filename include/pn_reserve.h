@@ -26,6 +26,9 @@
  * fit or not: their memory may be half allocated. One that it refuses later is held in this process
  * alone; pn_memwatch_log_to tells.
  *
+ * A die that the agent does not sample and that is pushed by index alone has no name: it is known
+ * to the engines of one cgroup, and so are reservations of it. Push dies by UUID or PCI id.
+ *
  * Threads: every function may be called from any thread. They wait for the agent, at most a second
  * and at its start two, and are not for the hot path. They need a running watch (pn_memwatch.h).
  * The child of a fork has none of its parent's reservations.

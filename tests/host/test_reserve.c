@@ -207,6 +207,43 @@ static void test_group_limit(void **state)
 	assert_int_equal(got.spike.have_bytes, 3 * GIB); /* 15 less the group's 12 */
 }
 
+/* A die with a name is one die to every group; one without is each group's own. */
+static void test_dies_of_two_groups(void **state)
+{
+	struct peer_ask ask = { .ttl_ms = PEER_TTL_MS };
+	struct peer_answer got;
+
+	assert_int_equal(peer_proc_start(&a, 0), 0);
+	assert_int_equal(peer_proc_start(&b, 0), 0);
+	reserve_host_place(&host, a.pid, "/one");
+	reserve_host_place(&host, b.pid, "/two");
+	peer_proc_do(&a, (struct peer_ask){ .op = PEER_START });
+	peer_proc_do(&b, (struct peer_ask){ .op = PEER_START });
+	peer_set_die(&a, 0, 20 * GIB);
+	peer_set_die(&b, 0, 20 * GIB);
+	for (int i = 0; i < 2; i++) {
+		ask = (struct peer_ask){ .op = PEER_SET_DIE, .uuid = 7, .bytes = 30 * GIB };
+		assert_int_equal(peer_proc_do(i ? &a : &b, ask).r, 1);
+	}
+	assert_int_equal(peer_reserve(&a, 0, 15 * GIB).r, 0);
+	got = peer_reserve(&b, 0, 15 * GIB);
+	assert_int_equal(got.r, 0);
+	assert_int_equal(got.fit_bytes, 20 * GIB);
+	assert_int_equal(got.die_reserved_bytes[0], 0);
+
+	ask = (struct peer_ask){
+		.op = PEER_RESERVE, .uuid = 7, .bytes = 20 * GIB, .ttl_ms = PEER_TTL_MS
+	};
+	assert_int_equal(peer_proc_do(&a, ask).r, 0);
+	got = peer_proc_do(&b, ask);
+	assert_int_equal(got.r, -ENOSPC);
+	assert_int_equal(got.fit_bytes, 10 * GIB);
+	assert_int_equal(got.die_reserved_bytes[1], 20 * GIB);
+	/* Its place means the same die. */
+	assert_int_equal(peer_reserve(&b, 1, 20 * GIB).r, -ENOSPC);
+	assert_int_equal(peer_reserve(&b, 1, 10 * GIB).r, 0);
+}
+
 /* Reserves a byte at a time until that is refused; how many it got. */
 static int fill(const struct peer_proc *peer)
 {
@@ -492,6 +529,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_admission_counts_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_group_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_dies_of_two_groups, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_commands, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_own_part, setup, teardown),

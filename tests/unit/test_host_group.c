@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "host/group.h"
+#include "host/signals.h"
 #include "host_tree.h"
 
 static struct host_tree tree;
@@ -83,7 +83,7 @@ static void counts_within(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		pn_host_signals *a = open_in(7, rows[i].path), *b = open_in(8, rows[i].limited);
 
-		if (host_group_counts_within(a, b) != rows[i].counts)
+		if (signals_count_within(a, b) != rows[i].counts)
 			fail_msg("%s within %s's limit", rows[i].path, rows[i].limited);
 		pn_host_signals_close(a);
 		pn_host_signals_close(b);
@@ -99,9 +99,9 @@ static void root_and_none(void **state)
 	a = open_in(7, "/other");
 	b = open_in(8, "/pod/roomy");
 	assert_int_equal(pn_host_signals_open(&none, procfs_fd, cgroupfs_fd, -1), 0);
-	assert_true(host_group_counts_within(a, b));
-	assert_false(host_group_counts_within(none, b));
-	assert_false(host_group_counts_within(a, none));
+	assert_true(signals_count_within(a, b));
+	assert_false(signals_count_within(none, b));
+	assert_false(signals_count_within(a, none));
 	pn_host_signals_close(a);
 	pn_host_signals_close(b);
 	pn_host_signals_close(none);

@@ -129,7 +129,8 @@ static void same_memory(void **state)
 	const struct ledger_where x = { .die = 0, .id = { .uuid = { 1 } } };
 	const struct ledger_where y = { .die = 0, .id = { .uuid = { 2 } } };
 	const struct ledger_where moved = { .die = 7, .id = { .uuid = { 1 } } };
-	const struct ledger_where by_place = { .die = 0 }, other_place = { .die = 7 };
+	const struct ledger_where by_place = { .die = 0, .view = &x }, other_place = { .die = 7 };
+	const struct ledger_where elsewhere = { .die = 0, .view = &y };
 	const struct {
 		const struct ledger_where *a, *b;
 		bool same;
@@ -138,8 +139,10 @@ static void same_memory(void **state)
 		{ &host, &by_place, false },
 		{ &x, &x, true },
 		{ &x, &y, false },
-		{ &x, &moved, true },    /* a die is its id, wherever it is shown */
-		{ &x, &by_place, true }, /* one without a name: its place has to do */
+		{ &x, &moved, true }, /* a die is its id, wherever it is shown */
+		{ &x, &by_place, false },
+		{ &by_place, &by_place, true },
+		{ &by_place, &elsewhere, false }, /* each view's own */
 		{ &x, &other_place, false },
 		{ &by_place, &other_place, false },
 	};
@@ -183,6 +186,11 @@ static void commit(void **state)
 /* ---- a view ------------------------------------------------------------------------------------
  */
 
+static struct ledger_view view_of(const struct die_table *dies)
+{
+	return (struct ledger_view){ .name = owners, .dies = dies };
+}
+
 static struct die_table two_dies(void)
 {
 	return (struct die_table){ .die = {
@@ -201,6 +209,7 @@ static struct die_table two_dies(void)
 static void finding(void **state)
 {
 	const struct die_table dies = two_dies();
+	const struct ledger_view view = view_of(&dies);
 	const struct {
 		int die;
 		uint8_t uuid;
@@ -224,7 +233,7 @@ static void finding(void **state)
 		const struct die_id id = { .uuid = { rows[i].uuid } };
 		struct ledger_where where;
 
-		assert_int_equal(ledger_where_find(&dies, rows[i].die, &id, &where), rows[i].r);
+		assert_int_equal(ledger_where_find(&view, rows[i].die, &id, &where), rows[i].r);
 		if (!rows[i].r)
 			assert_int_equal(where.die, rows[i].place);
 	}
@@ -235,13 +244,14 @@ static void rooms(void **state)
 {
 	const struct admission_config config = default_config();
 	struct die_table dies = two_dies();
+	const struct ledger_view view = view_of(&dies);
 	pn_mem_state s = big_host(10 * GIB, 0);
 	pn_mem_ext ext = { .cgroup_limit_bytes = 20 * GIB, .cgroup_headroom_bytes = 7 * GIB };
 	struct ledger_where die0, die1;
 	struct ledger_entry e = entry(0, 1, 3 * GIB, 100);
 
-	assert_int_equal(ledger_where_find(&dies, 0, &(struct die_id){ 0 }, &die0), 0);
-	assert_int_equal(ledger_where_find(&dies, 1, &(struct die_id){ 0 }, &die1), 0);
+	assert_int_equal(ledger_where_find(&view, 0, &(struct die_id){ 0 }, &die0), 0);
+	assert_int_equal(ledger_where_find(&view, 1, &(struct die_id){ 0 }, &die1), 0);
 	ledger_add(&ledger, &e, UINT64_MAX);
 	e.id = 2;
 	e.where = die0;
@@ -255,46 +265,53 @@ static void rooms(void **state)
 	ledger_add(&ledger, &e, UINT64_MAX);
 
 	/* Someone else's on the host: outside of the group's limit. */
-	ledger_figures(&ledger, &dies, 0, &ext);
+	ledger_figures(&ledger, &view, 0, &ext);
 	assert_int_equal(ext.host_reserved_bytes, 3 * GIB);
 	assert_int_equal(ext.die_reserved_bytes[0], 3 * GIB);
 	assert_int_equal(ext.die_reserved_bytes[1], 30 * GIB);
 	assert_int_equal(ext.die_reserved_bytes[2], 0);
-	assert_int_equal(ledger_room_bytes(&ledger, &host, &config, &dies, &s, &ext), 6 * GIB);
-	assert_int_equal(ledger_room_bytes(&ledger, &die0, &config, &dies, &s, &ext), 17 * GIB);
-	assert_int_equal(ledger_room_bytes(&ledger, &die1, &config, &dies, &s, &ext), 0);
+	assert_int_equal(ledger_room_bytes(&ledger, &host, &config, &view, &s, &ext), 6 * GIB);
+	assert_int_equal(ledger_room_bytes(&ledger, &die0, &config, &view, &s, &ext), 17 * GIB);
+	assert_int_equal(ledger_room_bytes(&ledger, &die1, &config, &view, &s, &ext), 0);
 	/* Within it. */
-	ledger_figures(&ledger, &dies, 3 * GIB, &ext);
-	assert_int_equal(ledger_room_bytes(&ledger, &host, &config, &dies, &s, &ext), 3 * GIB);
+	ledger_figures(&ledger, &view, 3 * GIB, &ext);
+	assert_int_equal(ledger_room_bytes(&ledger, &host, &config, &view, &s, &ext), 3 * GIB);
 	/* The host is what is short. */
 	s.host_avail_bytes -= 6 * GIB;
-	assert_int_equal(ledger_room_bytes(&ledger, &host, &config, &dies, &s, &ext), 1 * GIB);
+	assert_int_equal(ledger_room_bytes(&ledger, &host, &config, &view, &s, &ext), 1 * GIB);
+
+	/* A nameless die is not another view's of that place. */
+	ledger_figures(&ledger, &(struct ledger_view){ &ledger, &dies }, 0, &ext);
+	assert_int_equal(ext.die_reserved_bytes[0], 3 * GIB);
+	assert_int_equal(ext.die_reserved_bytes[1], 0);
 
 	/* In a view that shows die 0 elsewhere, and another die at its place. */
 	dies.die[5] = dies.die[0];
 	dies.die[0].id.uuid[0] = 8;
-	ledger_figures(&ledger, &dies, 0, &ext);
+	ledger_figures(&ledger, &view, 0, &ext);
 	assert_int_equal(ext.die_reserved_bytes[0], 0);
 	assert_int_equal(ext.die_reserved_bytes[5], 3 * GIB);
 	memset(&ledger, 0, sizeof(ledger));
-	ledger_figures(&ledger, &dies, 0, &ext);
+	ledger_figures(&ledger, &view, 0, &ext);
 	assert_int_equal(ext.die_reserved_bytes[5] | ext.host_reserved_bytes, 0);
 }
 
 static void visible(void **state)
 {
 	struct die_table dies = two_dies();
+	const struct ledger_view view = view_of(&dies);
 	struct ledger_entry e = entry(0, 1, 1, 100);
 
 	e.done_ns = 50;
-	assert_false(ledger_visible(&e, &dies, 49));
-	assert_true(ledger_visible(&e, &dies, 50));
+	assert_false(ledger_visible(&e, &view, 49));
+	assert_true(ledger_visible(&e, &view, 50));
 	e.where = (struct ledger_where){ .die = 0, .id = { .uuid = { 1 } } };
-	assert_false(ledger_visible(&e, &dies, 1000));
+	assert_false(ledger_visible(&e, &view, 1000));
 	dies.die[0].sample_ns = 50;
-	assert_true(ledger_visible(&e, &dies, 0));
-	e.where = (struct ledger_where){ .die = 2 }; /* no such die here: nothing to wait for */
-	assert_true(ledger_visible(&e, &dies, 0));
+	assert_true(ledger_visible(&e, &view, 0));
+	/* No such die here: nothing to wait for. */
+	e.where = (struct ledger_where){ .die = 0, .view = &ledger };
+	assert_true(ledger_visible(&e, &view, 0));
 }
 
 /* ---- property ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@
 #include "core/ledger_view.h"
 #include "core/u64.h"
 #include "host/clock.h"
-#include "host/group.h"
+#include "host/signals.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -142,10 +142,15 @@ static int holder_new(struct agent *agent, const struct reserve_peer *peer, int 
 
 /* ---- at each look --------------------------------------------------------------------------- */
 
+static struct ledger_view ledger_view(const struct agent_view *av)
+{
+	return (struct ledger_view){ .name = av, .dies = &av->view.dies };
+}
+
 /* Is memory of this holder part of what the view's group may still have? */
 static bool counts_within(const struct holder *holder, const struct agent_view *av)
 {
-	return host_group_counts_within(holder->view->view.group, av->view.group);
+	return signals_count_within(holder->view->view.group, av->view.group);
 }
 
 /* Every view that knows the memory shows it, so no engine misses it once the entry is gone. */
@@ -156,7 +161,9 @@ static bool visible_everywhere(void *arg, const struct ledger_entry *entry)
 	uint64_t meminfo_ns = agent->source.sample.source_ns[PN_SRC_MEMINFO];
 
 	for (const struct agent_view *av = agent->views; av; av = av->next) {
-		if (!ledger_visible(entry, &av->view.dies, meminfo_ns))
+		struct ledger_view view = ledger_view(av);
+
+		if (!ledger_visible(entry, &view, meminfo_ns))
 			return false;
 		if (entry->where.die == LEDGER_HOST && av->read_ns < entry->done_ns &&
 		    counts_within(holder, av))
@@ -189,8 +196,11 @@ void reserve_look(struct agent *agent, uint64_t now_ns)
 	ledger_settle(ledger, visible_everywhere, agent);
 	free_idle_holders(reserve);
 	reserve->shown = ledger->count;
-	for (struct agent_view *av = agent->views; av; av = av->next)
-		ledger_figures(ledger, &av->view.dies, group_bytes(reserve, av), &av->view.ext);
+	for (struct agent_view *av = agent->views; av; av = av->next) {
+		struct ledger_view view = ledger_view(av);
+
+		ledger_figures(ledger, &view, group_bytes(reserve, av), &av->view.ext);
+	}
 	if (ledger->count)
 		/* Up: not a moment before the nanosecond. */
 		sd_event_source_set_time(reserve->timer, ledger_next_expiry_ns(ledger) / 1000 + 1);
@@ -233,6 +243,7 @@ static int open_ledger(struct agent *agent)
 static int make_entry(const struct reserve_peer *peer, const struct proto_reserve *ask,
 		      struct ledger_entry *ret)
 {
+	struct ledger_view view = ledger_view(peer->view);
 	uint64_t now_ns = clock_now_ns();
 	struct ledger_entry entry = {
 		.owner = peer->owner,
@@ -253,7 +264,7 @@ static int make_entry(const struct reserve_peer *peer, const struct proto_reserv
 	if (!memchr(ask->pci, 0, sizeof(ask->pci)) ||
 	    (ask->pci[0] && die_pci_parse(ask->pci, id.pci)))
 		return -EINVAL;
-	r = ledger_where_find(&peer->view->view.dies, ask->die, &id, &entry.where);
+	r = ledger_where_find(&view, ask->die, &id, &entry.where);
 	if (r)
 		return r;
 	*ret = entry;
@@ -291,6 +302,7 @@ static int do_reserve(struct agent *agent, const struct reserve_peer *peer,
 		      const struct proto_reserve *ask, struct proto_reserve_reply *ret)
 {
 	const struct view *view = &peer->view->view;
+	struct ledger_view dies = ledger_view(peer->view);
 	uint64_t gather_ns = u64_sub(agent->serving_ns + GATHER_NS, clock_now_ns()), room_bytes;
 	struct ledger_entry entry;
 	int r;
@@ -306,9 +318,8 @@ static int do_reserve(struct agent *agent, const struct reserve_peer *peer,
 	r = make_entry(peer, ask, &entry);
 	if (r)
 		return r;
-	room_bytes =
-		ledger_room_bytes(&agent->reserve->ledger, &entry.where, &agent->reserve->config,
-				  &view->dies, &view->state, &view->ext);
+	room_bytes = ledger_room_bytes(&agent->reserve->ledger, &entry.where,
+				       &agent->reserve->config, &dies, &view->state, &view->ext);
 	ret->place = entry.where.die;
 	ret->fit_bytes = room_bytes;
 	r = add_entry(agent, peer, &entry,
@@ -365,6 +376,7 @@ static int do_release(struct agent *agent, const void *owner, const struct proto
 static void line_set(const struct agent_view *av, const struct ledger_entry *entry, uint64_t now_ns,
 		     struct proto_reservation_line *line)
 {
+	struct ledger_view view = ledger_view(av);
 	pn_reservation *r = &line->reservation;
 	struct ledger_where where;
 
@@ -379,8 +391,8 @@ static void line_set(const struct agent_view *av, const struct ledger_entry *ent
 	memcpy(r->uuid, entry->where.id.uuid, sizeof(r->uuid));
 	memcpy(r->pci, entry->where.id.pci, sizeof(r->pci));
 	r->die = -1;
-	if (!r->is_host &&
-	    !ledger_where_find(&av->view.dies, entry->where.die, &entry->where.id, &where))
+	if (!r->is_host && !ledger_where_find(&view, entry->where.die, &entry->where.id, &where) &&
+	    ledger_where_same(&where, &entry->where))
 		r->die = where.die;
 }
 

@@ -11,9 +11,9 @@ bool ledger_where_same(const struct ledger_where *a, const struct ledger_where *
 {
 	if (a->die == LEDGER_HOST || b->die == LEDGER_HOST)
 		return a->die == b->die;
-	if (die_id_is_known(&a->id) && die_id_is_known(&b->id))
+	if (die_id_is_known(&a->id) || die_id_is_known(&b->id))
 		return die_id_is_same(&a->id, &b->id);
-	return a->die == b->die;
+	return a->die == b->die && a->view == b->view;
 }
 
 int ledger_add(struct ledger *ledger, const struct ledger_entry *entry, uint64_t room_bytes)

@@ -28,7 +28,8 @@
 
 struct ledger_where {
 	int32_t die;      /* LEDGER_HOST, or the place in the die table of who asked */
-	struct die_id id; /* of the die; all zero: only its place is known */
+	struct die_id id; /* of the die; all zero: it has no name but its place ... */
+	const void *view; /* ... in this view, and is no other view's */
 };
 
 struct ledger_entry {
@@ -52,7 +53,7 @@ struct ledger {
 	struct ledger_entry entry[LEDGER_MAX];
 };
 
-/* The same memory: the ids decide where both are known, else the places. */
+/* The same memory: the host, one die by its id, or one nameless die of a view. */
 bool ledger_where_same(const struct ledger_where *a, const struct ledger_where *b);
 
 /*

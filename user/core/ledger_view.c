@@ -9,60 +9,53 @@
 
 static const struct ledger_where host = { .die = LEDGER_HOST };
 
-/* Place in the table of the memory meant by *where, or -ENODEV. */
-static int where_place(const struct die_table *dies, const struct ledger_where *where)
+/* Where this view has the die meant by *where, or -ENODEV. */
+static int where_place(const struct ledger_view *view, const struct ledger_where *where)
 {
-	int place = where->die;
+	int place = where->view == view->name ? where->die : -ENODEV;
 
-	if (die_id_is_known(&where->id)) {
-		int named = die_table_find(dies, &where->id);
-
-		if (named >= 0)
-			return named;
-		/* A die that only this view has no name for, or another one at that place. */
-		if (die_id_is_known(&dies->die[place].id))
-			return -ENODEV;
-	}
-	return dies->die[place].budget_bytes ? place : -ENODEV;
+	if (die_id_is_known(&where->id))
+		place = die_table_find(view->dies, &where->id);
+	return place >= 0 && view->dies->die[place].budget_bytes ? place : -ENODEV;
 }
 
-int ledger_where_find(const struct die_table *dies, int die, const struct die_id *id,
+int ledger_where_find(const struct ledger_view *view, int die, const struct die_id *id,
 		      struct ledger_where *ret)
 {
-	int place = die;
+	struct ledger_where where = { .die = die, .id = *id, .view = view->name };
 
 	if (die == LEDGER_HOST && !die_id_is_known(id)) {
 		*ret = host;
 		return 0;
 	}
-	if (die_id_is_known(id))
-		place = die_table_find(dies, id);
-	else if (die < 0 || die >= DIE_TABLE_MAX)
+	if (!die_id_is_known(id) && (die < 0 || die >= DIE_TABLE_MAX))
 		return -EINVAL;
-	if (place < 0 || !dies->die[place].budget_bytes)
+	where.die = where_place(view, &where);
+	if (where.die < 0)
 		return -ENODEV;
-	*ret = (struct ledger_where){ .die = place, .id = dies->die[place].id };
+	where.id = view->dies->die[where.die].id;
+	*ret = where;
 	return 0;
 }
 
 uint64_t ledger_room_bytes(const struct ledger *ledger, const struct ledger_where *where,
-			   const struct admission_config *config, const struct die_table *dies,
+			   const struct admission_config *config, const struct ledger_view *view,
 			   const pn_mem_state *state, const pn_mem_ext *ext)
 {
 	if (where->die == LEDGER_HOST)
 		return admission_host_room_bytes(config, state, ext);
-	return u64_sub(dies->die[where->die].free_bytes, ledger_sum_bytes(ledger, where));
+	return u64_sub(view->dies->die[where->die].free_bytes, ledger_sum_bytes(ledger, where));
 }
 
-void ledger_figures(const struct ledger *ledger, const struct die_table *dies, uint64_t group_bytes,
-		    pn_mem_ext *ext)
+void ledger_figures(const struct ledger *ledger, const struct ledger_view *view,
+		    uint64_t group_bytes, pn_mem_ext *ext)
 {
 	ext->host_reserved_bytes = ledger_sum_bytes(ledger, &host);
 	ext->cgroup_reserved_bytes = group_bytes;
 	memset(ext->die_reserved_bytes, 0, sizeof(ext->die_reserved_bytes));
 	for (uint32_t i = 0; i < ledger->count; i++) {
 		const struct ledger_entry *e = &ledger->entry[i];
-		int place = e->where.die == LEDGER_HOST ? -ENODEV : where_place(dies, &e->where);
+		int place = e->where.die == LEDGER_HOST ? -ENODEV : where_place(view, &e->where);
 		uint64_t *sum_bytes;
 
 		if (place < 0 || place >= PN_MEM_MAX_DIES)
@@ -72,13 +65,13 @@ void ledger_figures(const struct ledger *ledger, const struct die_table *dies, u
 	}
 }
 
-bool ledger_visible(const struct ledger_entry *entry, const struct die_table *dies,
+bool ledger_visible(const struct ledger_entry *entry, const struct ledger_view *view,
 		    uint64_t meminfo_ns)
 {
 	int place;
 
 	if (entry->where.die == LEDGER_HOST)
 		return meminfo_ns >= entry->done_ns;
-	place = where_place(dies, &entry->where);
-	return place < 0 || dies->die[place].sample_ns >= entry->done_ns;
+	place = where_place(view, &entry->where);
+	return place < 0 || view->dies->die[place].sample_ns >= entry->done_ns;
 }

@@ -12,31 +12,36 @@
 #include "core/admission.h"
 #include "core/ledger.h"
 
+struct ledger_view {
+	const void *name; /* as ledger_where.view */
+	const struct die_table *dies;
+};
+
 /*
  * Host memory (die is LEDGER_HOST), the die of *id where that is known, else the die at place die.
- * Returns 0; -EINVAL (no place); -ENODEV (the table has no such die, or knows no bytes of it).
+ * Returns 0; -EINVAL (no place); -ENODEV (the view has no such die, or knows no bytes of it).
  */
-int ledger_where_find(const struct die_table *dies, int die, const struct die_id *id,
+int ledger_where_find(const struct ledger_view *view, int die, const struct die_id *id,
 		      struct ledger_where *ret);
 
 /*
  * Bytes that may be promised: of the host as admission counts them (above the reserve, and within
  * the group's limit), of a die its free bytes; less every reservation. *ext is as ledger_figures
- * left it. where is from ledger_where_find with the same table.
+ * left it. where is from ledger_where_find with the same view.
  */
 uint64_t ledger_room_bytes(const struct ledger *ledger, const struct ledger_where *where,
-			   const struct admission_config *config, const struct die_table *dies,
+			   const struct admission_config *config, const struct ledger_view *view,
 			   const pn_mem_state *state, const pn_mem_ext *ext);
 
 /* The sums in *ext. group_bytes: of the host's, what counts within the view's cgroup limit. */
-void ledger_figures(const struct ledger *ledger, const struct die_table *dies, uint64_t group_bytes,
-		    pn_mem_ext *ext);
+void ledger_figures(const struct ledger *ledger, const struct ledger_view *view,
+		    uint64_t group_bytes, pn_mem_ext *ext);
 
 /*
  * Is a committed entry's memory part of this view's figures by now? meminfo_ns is when the host's
  * were read. Also true of a die that the view does not know.
  */
-bool ledger_visible(const struct ledger_entry *entry, const struct die_table *dies,
+bool ledger_visible(const struct ledger_entry *entry, const struct ledger_view *view,
 		    uint64_t meminfo_ns);
 
 #endif

@@ -12,7 +12,6 @@
 
 #include "host/cgroup.h"
 #include "host/clock.h"
-#include "host/group.h"
 #include "host/host_file.h"
 #include "host/meminfo.h"
 #include "host/pressure.h"
@@ -222,7 +221,7 @@ void pn_host_signals_close(pn_host_signals *hs)
 	free(hs);
 }
 
-bool host_group_counts_within(const pn_host_signals *hs, const pn_host_signals *limited)
+bool signals_count_within(const pn_host_signals *hs, const pn_host_signals *limited)
 {
 	return hs->has_pid && limited->has_pid &&
 	       cgroup_counts_within(&hs->cgroup, &limited->cgroup);

@@ -14,4 +14,10 @@ void signals_pin(pn_host_signals *hs);
 /* Is the group with this id (its folder's inode number) the own one or one of its ancestors? */
 bool signals_within(const pn_host_signals *hs, uint64_t cgroup_id);
 
+/*
+ * Does memory of hs count towards the limit that leaves limited its headroom, both as last read?
+ * False where limited has no limit, and where one of them is of no process.
+ */
+bool signals_count_within(const pn_host_signals *hs, const pn_host_signals *limited);
+
 #endif

@@ -61,7 +61,7 @@ static bool has_ledger(const struct link *link)
 /* ---- in this process alone ------------------------------------------------------------------ */
 
 struct look {
-	const struct die_table *dies;
+	struct ledger_view view; /* the only one there is, so it needs no name */
 	uint64_t meminfo_ns;
 };
 
@@ -69,18 +69,18 @@ static bool visible_here(void *arg, const struct ledger_entry *entry)
 {
 	const struct look *look = arg;
 
-	return ledger_visible(entry, look->dies, look->meminfo_ns);
+	return ledger_visible(entry, &look->view, look->meminfo_ns);
 }
 
 void holdings_look(struct view *view, uint64_t meminfo_ns, uint64_t now_ns)
 {
 	const struct ledger_where host = { .die = LEDGER_HOST };
-	struct look look = { &view->dies, meminfo_ns };
+	struct look look = { { .dies = &view->dies }, meminfo_ns };
 
 	ledger_expire(&r.ledger, now_ns);
 	ledger_settle(&r.ledger, visible_here, &look);
 	/* All of them are of this process, and so of its group. */
-	ledger_figures(&r.ledger, &view->dies, ledger_sum_bytes(&r.ledger, &host), &view->ext);
+	ledger_figures(&r.ledger, &look.view, ledger_sum_bytes(&r.ledger, &host), &view->ext);
 }
 
 void holdings_fell_back(void)
@@ -92,15 +92,16 @@ static int reserve_alone(const struct watch *watch, struct ledger_entry *entry,
 			 const struct wish *wish, uint64_t *ret_fit_bytes)
 {
 	const struct view *view = watch->view;
+	struct ledger_view dies = { .dies = &view->dies };
 	int err;
 
 	watch_own_look();
-	err = ledger_where_find(&view->dies, wish->die, &wish->id, &entry->where);
+	err = ledger_where_find(&dies, wish->die, &wish->id, &entry->where);
 	if (err)
 		return err;
 	*ret_fit_bytes =
 		ledger_room_bytes(&r.ledger, &entry->where, &admit_settings_get()->admission,
-				  &view->dies, &view->state, &view->ext);
+				  &dies, &view->state, &view->ext);
 	err = ledger_add(&r.ledger, entry, *ret_fit_bytes);
 	if (err)
 		return err;

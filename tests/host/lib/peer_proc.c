@@ -35,6 +35,7 @@ static void look_around(struct peer_answer *answer)
 
 static void act(const struct peer_ask *ask, struct peer_answer *answer)
 {
+	const uint8_t uuid[16] = { ask->uuid };
 	pn_reservation lines[1024];
 
 	switch (ask->op) {
@@ -45,6 +46,11 @@ static void act(const struct peer_ask *ask, struct peer_answer *answer)
 		pn_memwatch_stop();
 		break;
 	case PEER_RESERVE:
+		if (ask->uuid) {
+			answer->r = pn_reserve_uuid(uuid, ask->bytes, ask->ttl_ms, &answer->id,
+						    &answer->fit_bytes);
+			break;
+		}
 		answer->r = pn_reserve(ask->die, ask->bytes, ask->ttl_ms, &answer->id,
 				       &answer->fit_bytes);
 		break;
@@ -55,6 +61,10 @@ static void act(const struct peer_ask *ask, struct peer_answer *answer)
 		answer->r = pn_release(ask->id);
 		break;
 	case PEER_SET_DIE:
+		if (ask->uuid) {
+			answer->r = pn_memwatch_set_die_uuid(uuid, ask->bytes, 100 * GIB, 0);
+			break;
+		}
 		pn_memwatch_set_die(ask->die, ask->bytes, 100 * GIB, 0);
 		break;
 	case PEER_READ:

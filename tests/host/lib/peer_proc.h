@@ -35,6 +35,7 @@ enum peer_op {
 struct peer_ask {
 	enum peer_op op;
 	int die;
+	uint8_t uuid; /* first byte of the die's, the others 0; 0: by its place */
 	uint64_t bytes;
 	uint32_t ttl_ms;
 	uint64_t id;
