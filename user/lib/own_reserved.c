@@ -2,8 +2,6 @@
 /* A seqlock around a few sums. See own_reserved.h. */
 #include "lib/own_reserved.h"
 
-#include <stdatomic.h>
-
 #include "core/u64.h"
 #include "host/clock.h"
 
@@ -13,35 +11,28 @@ struct own {
 	_Atomic int die;
 };
 
-static struct {
-	_Atomic uint32_t version; /* odd: being changed */
-	_Atomic uint32_t count;
-	struct own own[LEDGER_OWNER_MAX];
-} o;
+struct own_reserved_words own_reserved_words;
+static struct own held[LEDGER_OWNER_MAX];
 
 void own_reserved_set(const struct ledger *ledger, bool only_told)
 {
-	uint32_t version = atomic_load_explicit(&o.version, memory_order_relaxed), n = 0;
+	uint32_t version = atomic_load_explicit(&own_reserved_words.version, memory_order_relaxed),
+		 n = 0;
 
-	atomic_store_explicit(&o.version, version + 1, memory_order_relaxed);
+	atomic_store_explicit(&own_reserved_words.version, version + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	for (uint32_t i = 0; i < ledger->count && n < LEDGER_OWNER_MAX; i++) {
 		const struct ledger_entry *e = &ledger->entry[i];
 
 		if (e->done_ns || (only_told && !e->told))
 			continue;
-		atomic_store_explicit(&o.own[n].expiry_ns, e->expiry_ns, memory_order_relaxed);
-		atomic_store_explicit(&o.own[n].bytes, e->bytes, memory_order_relaxed);
-		atomic_store_explicit(&o.own[n].die, e->where.die, memory_order_relaxed);
+		atomic_store_explicit(&held[n].expiry_ns, e->expiry_ns, memory_order_relaxed);
+		atomic_store_explicit(&held[n].bytes, e->bytes, memory_order_relaxed);
+		atomic_store_explicit(&held[n].die, e->where.die, memory_order_relaxed);
 		n++;
 	}
-	atomic_store_explicit(&o.count, n, memory_order_relaxed);
-	atomic_store_explicit(&o.version, version + 2, memory_order_release);
-}
-
-uint32_t own_reserved_begin(void)
-{
-	return atomic_load_explicit(&o.version, memory_order_acquire);
+	atomic_store_explicit(&own_reserved_words.count, n, memory_order_relaxed);
+	atomic_store_explicit(&own_reserved_words.version, version + 2, memory_order_release);
 }
 
 static void take_off(int die, uint64_t bytes, pn_mem_ext *ext)
@@ -54,28 +45,27 @@ static void take_off(int die, uint64_t bytes, pn_mem_ext *ext)
 	}
 }
 
-void own_reserved_take_off(uint32_t begun, pn_mem_ext *ext)
+void own_reserved_take_off_some(uint32_t begun, uint32_t count, pn_mem_ext *ext)
 {
-	uint32_t count = atomic_load_explicit(&o.count, memory_order_relaxed), n = 0;
 	struct {
 		uint64_t bytes;
 		int die;
 	} own[LEDGER_OWNER_MAX];
 	uint64_t now_ns;
+	uint32_t n = 0;
 
-	if (!count)
-		return;
 	/* After the page was read: what has not expired by now was on it. */
 	now_ns = clock_now_ns();
 	for (uint32_t i = 0; i < count && i < LEDGER_OWNER_MAX; i++) {
-		if (atomic_load_explicit(&o.own[i].expiry_ns, memory_order_relaxed) <= now_ns)
+		if (atomic_load_explicit(&held[i].expiry_ns, memory_order_relaxed) <= now_ns)
 			continue;
-		own[n].bytes = atomic_load_explicit(&o.own[i].bytes, memory_order_relaxed);
-		own[n].die = atomic_load_explicit(&o.own[i].die, memory_order_relaxed);
+		own[n].bytes = atomic_load_explicit(&held[i].bytes, memory_order_relaxed);
+		own[n].die = atomic_load_explicit(&held[i].die, memory_order_relaxed);
 		n++;
 	}
 	atomic_thread_fence(memory_order_acquire);
-	if (begun & 1 || atomic_load_explicit(&o.version, memory_order_relaxed) != begun)
+	if (begun & 1 ||
+	    atomic_load_explicit(&own_reserved_words.version, memory_order_relaxed) != begun)
 		return;
 	for (uint32_t i = 0; i < n; i++)
 		take_off(own[i].die, own[i].bytes, ext);
