@@ -87,7 +87,7 @@ struct agent {
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	unsigned n_views;
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
-	uint64_t all_ns;         /* the last look for every view */
+	uint64_t all_ns;         /* the last look for every view; 0: the next is to be one */
 	struct named_groups named;
 	struct host_file vmstat;
 	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it */

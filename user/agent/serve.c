@@ -72,8 +72,10 @@ static void client_free(struct client *client)
 			client->view->asked = true;
 			want_look(server, false);
 		}
-		if (reserve_forget(server->agent, client))
+		if (reserve_forget(server->agent, client)) {
+			server->agent->all_ns = 0; /* everyone is to see that */
 			want_look(server, false);
+		}
 		views_put(server->agent, client->view);
 	}
 	if (client->other)
