@@ -43,7 +43,7 @@
 #define MIB      (1ull << 20)
 
 /* The README's list. */
-#define ALWAYS      BIT(CAP_IPC_LOCK)
+#define ALWAYS      (BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_RESOURCE))
 #define FOR_BPF     BIT(39)
 #define FOR_LIBCUDA (BIT(38) | BIT(40) | BIT(CAP_SYS_PTRACE) | BIT(CAP_DAC_READ_SEARCH))
 

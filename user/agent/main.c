@@ -21,13 +21,10 @@
 #include "agent/privileges.h"
 #include "agent/reserve.h"
 #include "core/settings.h"
-#include "core/u64.h"
 #include "host/clock.h"
 
 /* Behind this, only what the kernel itself kills last. */
 #define OOM_SCORE_ADJ "-900"
-/* One for each client, some for hooks (each CPU and program), about 15 for each watched cgroup. */
-#define DESCRIPTORS_MAX 65536
 
 /* Found by argp in libc, so it must be visible. */
 __attribute__((visibility("default"))) const char *argp_program_version = "pnmemd " PNMEM_VERSION;
@@ -159,8 +156,10 @@ static void harden(void)
 			 strerror(errno));
 	if (fd >= 0)
 		close(fd);
+	/* One for each client, some for hooks (each CPU and program), about 15 for each watched
+	 * cgroup. */
 	getrlimit(RLIMIT_NOFILE, &descriptors);
-	descriptors.rlim_cur = u64_min(descriptors.rlim_max, DESCRIPTORS_MAX);
+	descriptors.rlim_cur = descriptors.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &descriptors))
 		log_line(LOG_NOTICE, "cannot raise the descriptor limit: %s", strerror(errno));
 	/* One heap: that of each thread would be another 64 MiB of locked addresses. */

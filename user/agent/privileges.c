@@ -27,8 +27,12 @@
 
 #define BIT(cap) (1ull << (cap))
 
-/* MCL_FUTURE: without it no memory can be had above RLIMIT_MEMLOCK. */
-#define ALWAYS BIT(CAP_IPC_LOCK)
+/*
+ * IPC_LOCK: with MCL_FUTURE no memory can be had above RLIMIT_MEMLOCK without it. SYS_RESOURCE: a
+ * page's descriptor cannot be sent while other programs of this user have more of theirs unread in
+ * sockets than our RLIMIT_NOFILE; whoever is root in a container is this user.
+ */
+#define ALWAYS (BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_RESOURCE))
 
 /* Every look reads counters and sets gates in maps by bpf(2), which takes it where unprivileged BPF
  * is off; and the programs for libcuda are loaded when a driver is. */

@@ -265,7 +265,7 @@ const struct attack attacks[] = {
 	{ "floods", flood, false, false },
 	{ "sends garbage", send_garbage, true, false },
 	{ "sends half messages", send_halves, true, false },
-	{ "leaks descriptors", leak_descriptors, false, false },
+	{ "leaks descriptors", leak_descriptors, true, false },
 	{ "dies in every state", die_everywhere, false, false },
 	{ "forks and goes", fork_away, false, true },
 	{ "is stopped", be_stopped, false, true },
