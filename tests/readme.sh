@@ -15,6 +15,21 @@ blocks() {
 	awk -v open="^\`\`\`$1\$" '$0 ~ open {on=1; next} /^```$/ {if (on) print "---"; on=0} on' README.md
 }
 
+with_agent() {
+	local agent status
+	"$build/pnmemd" --foreground --no-bpf >"$dir/agent" 2>&1 &
+	agent=$!
+	for _ in $(seq 100); do
+		[ -S "$PN_SOCKET" ] && grep -q serving "$dir/agent" && break
+		sleep 0.1
+	done
+	bash -c "$1"
+	status=$?
+	kill "$agent"
+	wait "$agent"
+	return "$status"
+}
+
 run_command() {
 	local command=${1#sudo }
 	case $command in
@@ -24,6 +39,9 @@ run_command() {
 		;;
 	*" watch"*)
 		timeout --preserve-status -s INT 2 bash -c "exec $command"
+		;;
+	*" stats"*)
+		with_agent "$command"
 		;;
 	*doctor*)
 		bash -c "$command"
