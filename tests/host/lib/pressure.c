@@ -171,7 +171,7 @@ static pid_t child_start(const struct pressure_group *group)
 	return 0;
 }
 
-static void reader_run(int fd)
+static void reader_run(int fd, unsigned pass_gap_us)
 {
 	volatile const uint8_t *bytes;
 	volatile uint8_t sink = 0;
@@ -182,9 +182,12 @@ static void reader_run(int fd)
 	bytes = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (bytes == MAP_FAILED)
 		_exit(1);
-	for (;;)
+	for (;;) {
 		for (off_t i = 0; i < st.st_size; i += 4096)
 			sink += bytes[i];
+		if (pass_gap_us)
+			usleep(pass_gap_us);
+	}
 }
 
 pid_t pressure_start_reader(struct pressure_group *group, size_t file_bytes)
@@ -199,8 +202,38 @@ pid_t pressure_start_reader(struct pressure_group *group, size_t file_bytes)
 	}
 	pid = child_start(group);
 	if (pid == 0)
-		reader_run(group->file_fd);
+		reader_run(group->file_fd, group->pass_gap_us);
 	return pid;
+}
+
+int pressure_group_set_high(const struct pressure_group *group, size_t high_bytes)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%zu", high_bytes);
+	return file_write(group->path, "memory.high", text);
+}
+
+static void touch_anon(size_t bytes)
+{
+	volatile uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		_exit(1);
+	for (size_t i = 0; i < bytes; i += 4096)
+		at[i] = 1;
+}
+
+pid_t pressure_start_anon(const struct pressure_group *group, size_t take_bytes)
+{
+	pid_t pid = child_start(group);
+
+	if (pid)
+		return pid;
+	touch_anon(take_bytes);
+	for (;;)
+		pause();
 }
 
 void pressure_stop(pid_t pid)
@@ -258,20 +291,13 @@ pid_t pressure_start_hog(size_t leave_bytes)
 
 pid_t pressure_oom(const struct pressure_group *group)
 {
-	size_t want_bytes = 2 * group->limit_bytes;
 	pid_t pid = child_start(group);
 	int status;
 
 	if (pid < 0)
 		return pid;
 	if (pid == 0) {
-		volatile uint8_t *bytes = mmap(NULL, want_bytes, PROT_READ | PROT_WRITE,
-					       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		if (bytes == MAP_FAILED)
-			_exit(1);
-		for (size_t i = 0; i < want_bytes; i += 4096)
-			bytes[i] = 1;
+		touch_anon(2 * group->limit_bytes);
 		_exit(0);
 	}
 	if (waitpid(pid, &status, 0) < 0)

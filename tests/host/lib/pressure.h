@@ -16,6 +16,7 @@ struct pressure_group {
 	int file_fd;    /* what the readers read; unlinked; -1 until there is one */
 	bool is_v1;
 	size_t limit_bytes;
+	unsigned pass_gap_us; /* readers started from now on sleep so long after each pass */
 };
 
 /*
@@ -47,6 +48,15 @@ int pressure_group_join(const struct pressure_group *group);
  * Returns its pid or -errno; end it with pressure_stop.
  */
 pid_t pressure_start_reader(struct pressure_group *group, size_t file_bytes);
+
+/* Sets memory.high of a group on cgroup v2. 0 or -errno (-EACCES: v1 has none). */
+int pressure_group_set_high(const struct pressure_group *group, size_t high_bytes);
+
+/*
+ * Starts a process in the group that touches take_bytes of its own and then waits. Above the
+ * group's memory.high, without swap, it is made to sleep for most of the time. Its pid or -errno.
+ */
+pid_t pressure_start_anon(const struct pressure_group *group, size_t take_bytes);
 
 /* Kills a child and waits for it. */
 void pressure_stop(pid_t pid);
