@@ -114,7 +114,7 @@ static const char *own_name(void)
 static struct seen seen;
 static struct hooks *hooks;
 static struct pressure_group group;
-static pid_t reader, hog;
+static pid_t reader;
 
 static void close_hooks(void)
 {
@@ -154,8 +154,6 @@ static void stop_reader(void)
 static int teardown(void **state)
 {
 	stop_reader();
-	pressure_stop(hog);
-	hog = 0;
 	close_hooks();
 	pressure_group_destroy(&group);
 	return 0;
@@ -350,7 +348,7 @@ static void test_stalls(void **state)
 	uint32_t mode = *(const uint32_t *)*state;
 	struct hooks_counters before, after;
 	uint64_t psi_before_ns = 0, psi_after_ns = 0, begin_ns, stall_ns, some_ns, psi_ns;
-	bool has_psi;
+	bool has_psi, quiet = false;
 
 	create_group();
 	open_hooks(mode);
@@ -360,9 +358,12 @@ static void test_stalls(void **state)
 	/* Made before the clock starts, so that writing the file is not in the figures. */
 	start_reader();
 	stop_reader();
-	/* Quiet for 100 ms, so that the next stall can be a first. */
-	consume_until(NULL, 150);
-
+	/* Quiet for 100 ms, so that the next stall is a first; others may not leave it at that. */
+	for (int i = 0; i < 20 && !quiet; i++) {
+		memset(&seen, 0, sizeof(seen));
+		consume_until(NULL, 150);
+		quiet = !seen.count[PN_EVENT_STALL] && !seen.count[PN_EVENT_STALL_END];
+	}
 	memset(&seen, 0, sizeof(seen));
 	hooks_counters(hooks, &before);
 	has_psi = psi_some_total_ns(&psi_before_ns);
@@ -392,7 +393,7 @@ static void test_stalls(void **state)
 		(long long)after.stalled_now);
 
 	assert_int_equal(seen.bad, 0);
-	assert_true(seen.firsts > 0);
+	assert_true(seen.firsts > 0 || !quiet);
 	assert_true(seen.of_pid[PN_EVENT_RECLAIM] > 0);
 	assert_true(seen.of_pid[PN_EVENT_STALL_END] > 0);
 	assert_string_equal(seen.last[PN_EVENT_RECLAIM].comm, own_name());
@@ -423,11 +424,13 @@ static void test_stalls(void **state)
 /*
  * The clock of `some` against the kernel's own total=, with one task stalling and with several. It
  * is the time in which anyone stalls. PSI averages that over the CPUs in use: the same for a group
- * with one task that stays on one CPU, less for what runs on several, or moves between them.
+ * with one task that stays on one CPU, less for what runs on several, or moves between them. The
+ * files are read between two readings of the clock: whatever interrupts this, the file's time is
+ * between least_ns and some_ns.
  */
 static void test_some_clock(void **state)
 {
-	struct hooks_counters before, after;
+	struct hooks_counters before, within, after;
 	char group_file[300];
 	pid_t more[3] = { 0 };
 	cpu_set_t one_cpu = { 0 };
@@ -442,32 +445,35 @@ static void test_some_clock(void **state)
 	sched_setaffinity(reader, sizeof(one_cpu), &one_cpu);
 	for (int tasks = 1; tasks <= 4; tasks += 3) {
 		uint64_t host_before_ns, host_after_ns, own_before_ns, own_after_ns;
-		uint64_t begin_ns, wall_ns, some_ns, host_ns, own_ns;
+		uint64_t begin_ns, wall_ns, least_ns, some_ns, host_ns, own_ns;
 
 		for (int i = 0; tasks > 1 && i < 3; i++)
 			more[i] = pressure_start_reader(&group, 50 * MIB);
 		consume_until(NULL, 300);
 		hooks_counters(hooks, &before);
+		begin_ns = clock_now_ns();
 		if (!psi_some_total_ns(&host_before_ns) ||
 		    !psi_file_total_ns(group_file, &own_before_ns))
 			break;
-		begin_ns = clock_now_ns();
+		hooks_counters(hooks, &within);
 		consume_until(NULL, 2000);
 		hooks_counters(hooks, &after);
+		least_ns = after.some_ns - within.some_ns;
 		psi_some_total_ns(&host_after_ns);
 		psi_file_total_ns(group_file, &own_after_ns);
+		hooks_counters(hooks, &after);
 		wall_ns = clock_now_ns() - begin_ns;
 		some_ns = after.some_ns - before.some_ns;
 		host_ns = host_after_ns - host_before_ns;
 		own_ns = own_after_ns - own_before_ns;
-		print_message("# estimate, %d stalling: some %.1f %%, psi of the group %.1f %%, of "
-			      "the host %.1f %% of the time\n",
-			      tasks, 100.0 * some_ns / wall_ns, 100.0 * own_ns / wall_ns,
-			      100.0 * host_ns / wall_ns);
-		assert_true(some_ns + 20 * MS_NS >= own_ns / 10 * 9);
+		print_message("# estimate, %d stalling: some %.1f to %.1f %%, psi of the group "
+			      "%.1f %%, of the host %.1f %% of the time\n",
+			      tasks, 100.0 * least_ns / wall_ns, 100.0 * some_ns / wall_ns,
+			      100.0 * own_ns / wall_ns, 100.0 * host_ns / wall_ns);
+		assert_true(some_ns + 5 * MS_NS >= own_ns / 10 * 9);
 		assert_true(some_ns <= wall_ns + 5 * MS_NS);
 		if (tasks == 1)
-			assert_true(some_ns <= own_ns / 10 * 11 + 20 * MS_NS);
+			assert_true(least_ns <= own_ns / 10 * 11 + 5 * MS_NS);
 	}
 	for (int i = 0; i < 3; i++)
 		pressure_stop(more[i]);
@@ -508,6 +514,7 @@ static void test_memcg_events(void **state)
 	assert_int_equal(seen.last[PN_EVENT_MEMCG].value, 1 << PN_MEMCG_MAX);
 	assert_int_equal(seen.last[PN_EVENT_MEMCG].pid, reader);
 	assert_string_equal(seen.last[PN_EVENT_MEMCG].comm, own_name());
+	print_message("# rung: cgroup events by %s: max\n", mode_name(mode));
 	stop_reader();
 	/* What the counters say now has been told: the kernel's timer repeats it in vain. */
 	consume_until(NULL, 200);
@@ -571,7 +578,7 @@ static void test_idle(void **state)
 	skip_because("something else keeps this machine under memory pressure");
 }
 
-/* ---- OOM kill and page faults --------------------------------------------------------------- */
+/* ---- OOM kill ------------------------------------------------------------------------------- */
 
 static void test_oom_kill(void **state)
 {
@@ -589,84 +596,6 @@ static void test_oom_kill(void **state)
 	assert_int_equal(seen.last[PN_EVENT_OOM_KILL].tid, pid);
 	assert_string_equal(seen.last[PN_EVENT_OOM_KILL].comm, own_name());
 	assert_true(counters.oom_kills >= 1);
-}
-
-/* Takes that many first-touch faults of small pages. */
-static void take_faults(size_t count)
-{
-	size_t bytes = count * 4096;
-	volatile uint8_t *pages =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	assert_true(pages != MAP_FAILED);
-	madvise((void *)pages, bytes, MADV_NOHUGEPAGE);
-	for (size_t i = 0; i < bytes; i += 4096)
-		pages[i] = 1;
-	munmap((void *)pages, bytes);
-}
-
-static void test_fault_gate(void **state)
-{
-	const uint64_t *count = &seen.count[PN_EVENT_FAULTS];
-	uint64_t look_ns;
-
-	open_hooks(0);
-	/* Not set, and set far away: nothing. */
-	take_faults(20000);
-	hooks_set_fault_gate(hooks, clock_now_ns(), 1ull << 40, 0);
-	take_faults(20000);
-	consume_until(NULL, 50);
-	assert_int_equal(*count, 0);
-
-	/* Past the gate: once, with the count. */
-	hooks_set_fault_gate(hooks, clock_now_ns(), 10000, 0);
-	take_faults(20000);
-	consume_until(count, 5000);
-	take_faults(20000);
-	consume_until(NULL, 50);
-	assert_int_equal(*count, 1);
-	assert_true(seen.last[PN_EVENT_FAULTS].value >= 10000);
-
-	/* Set again: again, and not before its time. */
-	look_ns = clock_now_ns();
-	hooks_set_fault_gate(hooks, look_ns, 64, 300 * MS_NS);
-	while (clock_now_ns() < look_ns + 350 * MS_NS)
-		take_faults(1000);
-	consume_until(NULL, 0);
-	assert_int_equal(*count, 2);
-	assert_true(seen.last[PN_EVENT_FAULTS].ts_ns >= look_ns + 300 * MS_NS);
-}
-
-/* Nothing else wakes kswapd for sure than a machine without memory: for one that is ours alone. */
-static void test_kswapd_wake(void **state)
-{
-	if (!getenv("PN_TEST_WHOLE_MACHINE"))
-		skip_because(
-			"puts the whole machine under pressure, which only a virtual one is for");
-	open_hooks(PN_MODE_TRACEPOINT);
-	hog = pressure_start_hog(20 * MIB);
-	assert_true(hog > 0);
-	pressure_group_none(&group);
-	reader = pressure_start_reader(&group, 100 * MIB);
-	assert_true(reader > 0);
-	consume_until(&seen.count[PN_EVENT_KSWAPD_WAKE], 30000);
-	assert_true(seen.count[PN_EVENT_KSWAPD_WAKE] > 0);
-	assert_int_equal(seen.last[PN_EVENT_KSWAPD_WAKE].value, 0); /* the node */
-}
-
-/* Compaction that is asked for is a stall to the tracepoints. */
-static void test_compaction(void **state)
-{
-	int fd = open("/proc/sys/vm/compact_memory", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		skip_because("no compaction in this kernel: %s", strerror(errno));
-	open_hooks(PN_MODE_TRACEPOINT);
-	seen.want_pid = getpid();
-	assert_int_equal(write(fd, "1", 1), 1);
-	close(fd);
-	consume_until(&seen.of_pid[PN_EVENT_STALL], 5000);
-	assert_true(seen.of_pid[PN_EVENT_STALL] > 0);
 }
 
 /* ---- the loader's own footprint ------------------------------------------------------------- */
@@ -729,9 +658,6 @@ int main(void)
 		cmocka_unit_test_teardown(test_stall_wake_gap, teardown),
 		cmocka_unit_test_teardown(test_idle, teardown),
 		cmocka_unit_test_teardown(test_oom_kill, teardown),
-		cmocka_unit_test_teardown(test_fault_gate, teardown),
-		cmocka_unit_test_teardown(test_kswapd_wake, teardown),
-		cmocka_unit_test_teardown(test_compaction, teardown),
 		cmocka_unit_test_teardown(test_open_close_leaks_nothing, teardown),
 	};
 

@@ -107,6 +107,7 @@ static void test_events(void **state)
 
 	assert_true(pressure_oom(&group) > 0);
 	assert_int_equal(looks_within(1, 5000), 1);
+	print_message("# rung: cgroup events by poll: oom\n");
 	looks_within(10, 300);
 	assert_true(pressure_oom(&group) > 0);
 	assert_int_equal(looks_within(1, 5000), 1);

@@ -23,8 +23,7 @@ rungs() {
 
 # Not of a kernel's doing, and slow in here: what opening again and again leaks, and idle records.
 hooks() {
-	for tests in every_program bad_btf 'stalls_*' some_clock 'memcg_events_*' oom_kill fault_gate \
-		compaction; do
+	for tests in every_program bad_btf 'stalls_*' some_clock 'memcg_events_*' oom_kill; do
 		PN_TEST_FILTER="test_$tests" build/test_hooks || return
 	done
 }
@@ -33,12 +32,15 @@ hooks() {
 
 echo "@kernel $(uname -r)"
 case $1 in
-decay)
-	run 'pressure and the whole fall back' PN_TEST_FILTER=test_pressure_wakes_engine \
-		build/test_live
+exhausted)
+	export PN_TEST_WHOLE_MACHINE=1
+	run 'out of memory, and the whole fall back' PN_TEST_FILTER=test_machine_out_of_memory \
+		build/test_exhaustion
+	run 'direct reclaim' PN_TEST_FILTER=test_direct_reclaim build/test_tracepoints
 	;;
 plain)
 	run 'hooks' "$0" hooks
+	run 'hooks one by one' build/test_tracepoints
 	run 'cgroup events by poll' build/test_memcg_events
 	run 'agent' build/test_agent
 	run 'sealed pages' build/test_seal
@@ -62,7 +64,7 @@ no-cgroup)
 	umount /sys/fs/cgroup
 	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
 	export PN_TEST_WHOLE_MACHINE=1
-	run 'kswapd' PN_TEST_FILTER=test_kswapd_wake build/test_hooks
+	run 'kswapd' PN_TEST_FILTER=test_kswapd_wake build/test_tracepoints
 	export PN_TEST_FILTER=test_fentry
 	rungs 'best rung' 'fentry'
 	;;

@@ -8,14 +8,14 @@
 #
 # A kernel that cannot be had is a skip with its reason, unless none can be.
 #   PN_KERNELS   suites, "bullseye bookworm trixie sid"
-#   PN_VARIANTS  ways to boot, "decay plain no-cgroup psi=0 integrity confidentiality"; decay is a
-#                plain boot too, which mostly waits for pressure to decay
+#   PN_VARIANTS  ways to boot, "exhausted plain no-cgroup psi=0 integrity confidentiality"; exhausted
+#                is a plain boot too: it runs out of memory, and then waits for pressure to decay
 set -u
 build=${BUILD:-build}
 read -ra suites <<<"${PN_KERNELS:-bullseye bookworm trixie sid}"
-read -ra variants <<<"${PN_VARIANTS:-decay plain no-cgroup psi=0 integrity confidentiality}"
+read -ra variants <<<"${PN_VARIANTS:-exhausted plain no-cgroup psi=0 integrity confidentiality}"
 declare -A kernel_args=(
-	[decay]= [plain]= [integrity]=lockdown=integrity [confidentiality]=lockdown=confidentiality
+	[exhausted]= [plain]= [integrity]=lockdown=integrity [confidentiality]=lockdown=confidentiality
 	[psi=0]=psi=0 [no-cgroup]=cgroup_disable=memory
 )
 work=$(mktemp -d)
@@ -41,7 +41,7 @@ boot() { # SUITE VARIANT
 }
 
 boot_once() { # SUITE VARIANT
-	PN_VM_TIMEOUT_S=${PN_VM_TIMEOUT_S:-240} tools/vm/run "$1" -k "${kernel_args[$2]}" -d "$work/pnmem" \
+	PN_VM_TIMEOUT_S=${PN_VM_TIMEOUT_S:-400} tools/vm/run "$1" -k "${kernel_args[$2]}" -d "$work/pnmem" \
 		tests/vm/cases.sh "$2" >"$work/$1-$2.out" 2>"$work/$1-$2.err"
 }
 
@@ -51,7 +51,7 @@ report_case() { # SUITE-VARIANT CASE STATUS TAP
 	passed=$(grep -c '^ok ' "$4")
 	skipped=$(grep -cE '^(not )?ok .*# ?SKIP' "$4")
 	failed=$(grep -E '^not ok ' "$4" | grep -cvE '# ?SKIP')
-	figures=$(sed -n 's/^# rung: \(.*\) after \(.*\)/\1 \2/p' "$4" | paste -sd, | sed 's/,/, /g')
+	figures=$(sed -n 's/^# rung: //p' "$4" | sed 's/ after / /' | paste -sd';' | sed 's/;/; /g')
 	if [ "$failed" -eq 0 ] && [ "$3" -eq 0 ] && [ "$passed" -gt 0 ]; then
 		line ok "$name: $passed passed, $skipped not here${figures:+ ($figures)}"
 	else
