@@ -44,6 +44,12 @@ plain)
 	run 'cgroup events by poll' build/test_memcg_events
 	run 'agent' build/test_agent
 	run 'sealed pages' build/test_seal
+	case $(uname -r) in
+	6.1.* | 6.12.*) # cgroup v2 with all of its files; two kernels are enough
+		run 'views' build/test_views
+		run 'one group over memory.high' build/test_group_wake
+		;;
+	esac
 	rungs 'each rung' 'fentry kprobe tracepoint trigger poll'
 	export PNMEM_BTF=/nonexistent
 	rungs 'no BTF' 'trigger poll'

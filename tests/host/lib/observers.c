@@ -22,7 +22,7 @@
 #include "pn_memwatch.h"
 #include "pressure.h"
 
-#define EARLYOOM "/usr/bin/earlyoom"
+#define EARLYOOM "build/earlyoom" /* put there by tests/vm/exhaustion.sh */
 #define READY_MS 10000
 
 static int file_write(const char *path, const char *text)
