@@ -104,14 +104,22 @@ static void own_engine_run(void)
 static void other_engine_run(void)
 {
 	pn_mem_state state;
+	pn_mem_ext ext;
 
 	if (pressure_group_join(&other) || pn_memwatch_start() || process_protect() ||
 	    pn_memwatch_source() != PN_SOURCE_AGENT || pn_memwatch_read(&state) ||
 	    state.level != PN_MEM_LEVEL_OK)
 		return;
 	shared->ready++;
-	while (!pn_memwatch_wait(PN_WAIT_LEVEL, &state, UINT64_MAX, &state))
+	while (!pn_memwatch_wait(PN_WAIT_LEVEL, &state, UINT64_MAX, &state)) {
+		if (pn_memwatch_read_ext(NULL, &ext))
+			return;
+		print_message(
+			"# the other engine woken: %s, reasons %#x, some %.2f %% (file %.2f %%)\n",
+			pn_mem_level_name(state.level), ext.reasons, ext.live_psi_some_avg10,
+			state.host_psi_some_avg10);
 		shared->others_wakes++;
+	}
 }
 
 static bool is_ready(void *arg)
