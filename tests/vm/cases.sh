@@ -36,6 +36,9 @@ exhausted)
 	export PN_TEST_WHOLE_MACHINE=1
 	run 'out of memory, and the whole fall back' PN_TEST_FILTER=test_machine_out_of_memory \
 		build/test_exhaustion
+	case $(uname -r) in
+	6.1.* | 6.12.*) run 'one group over memory.high' build/test_group_wake ;;
+	esac
 	run 'direct reclaim' PN_TEST_FILTER=test_direct_reclaim build/test_tracepoints
 	;;
 plain)
@@ -45,10 +48,7 @@ plain)
 	run 'agent' build/test_agent
 	run 'sealed pages' build/test_seal
 	case $(uname -r) in
-	6.1.* | 6.12.*) # cgroup v2 with all of its files; two kernels are enough
-		run 'views' build/test_views
-		run 'one group over memory.high' build/test_group_wake
-		;;
+	6.12.*) run 'views' build/test_views ;; # of cgroup v2, which is the same on all
 	esac
 	rungs 'each rung' 'fentry kprobe tracepoint trigger poll'
 	export PNMEM_BTF=/nonexistent
