@@ -26,14 +26,16 @@ $3 == "-" && $5 ~ /:$/ {
 	}
 }
 function row(title, boot, names,    i, j, m, list, line, key, value) {
-	m = split(names, list, ",")
 	line = "| " title " |"
 	for (i = 1; i <= n; i++) {
 		value = ""
+		m = split(names, list, ",")
 		for (j = 1; j <= m; j++) {
 			key = kernels[i] "|" boot "|" list[j]
-			if (key in cell)
+			if (key in cell) {
+				sub(/^cgroup events by /, "", list[j])
 				value = value (value ? ", " : "") list[j]
+			}
 		}
 		key = kernels[i] "|" boot "|case"
 		if ((key in cell) && cell[key] == "failed")
@@ -50,7 +52,7 @@ END {
 	print line; print rule
 	row("plain, stalls", "plain", stalls)
 	row("plain, cgroup events", "plain", events)
-	row("plain, all memory eaten", "exhausted", "whole machine")
+	row("plain, out of memory", "exhausted", "whole machine")
 	row("`lockdown=integrity`", "integrity", stalls)
 	row("`lockdown=confidentiality`", "confidentiality", stalls)
 	row("`psi=0`", "psi=0", stalls)
