@@ -386,7 +386,8 @@ static int fds_wanted;
 
 static bool fds_are_back(void *arg)
 {
-	return count_fds(agent.pid) == fds_wanted;
+	/* Fewer: the connection of the agent's start may have been counted, too. */
+	return count_fds(agent.pid) <= fds_wanted;
 }
 
 static void test_garbage(void **state)
