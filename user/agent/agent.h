@@ -39,6 +39,7 @@ struct stall_time {
 /* spared.c: the host's PSI without what limited groups stalled by themselves. */
 struct spared {
 	struct stall_time taken; /* off the host's total */
+	struct stall_time seen;  /* as of the last fold into live */
 	uint64_t taken_ns;       /* the last time that anything was, 0 never */
 	struct stall_time total; /* what is left of it; never goes back */
 	struct psi_live live;    /* of that */

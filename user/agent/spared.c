@@ -87,6 +87,23 @@ static void set_psi(struct host_source *source, const struct psi_live *live, uin
 		sample->psi_full_avg10 = source->live_full_pct;
 }
 
+/*
+ * Adds to *total what the host had since (its total is host_us) that was not taken off. Less than
+ * an eighth of what was is no other's: the kernel's own thread that reclaims for a group above
+ * memory.high stalls as nobody's, and the two averages over CPUs have different weights.
+ */
+static void leave(uint64_t *total_us, uint64_t *taken_us, uint64_t *seen_us, uint64_t host_us)
+{
+	/* Groups are read after the host, so that what they had may run ahead of it. */
+	uint64_t left_us = u64_sub(host_us, u64_add(*taken_us, *total_us));
+
+	if (left_us < (*taken_us - *seen_us) / 8)
+		*taken_us += left_us;
+	else
+		*total_us += left_us;
+	*seen_us = *taken_us;
+}
+
 void spared_look(struct agent *agent, bool all, uint64_t now_ns)
 {
 	const pn_host_sample *host = &agent->source.sample;
@@ -96,13 +113,10 @@ void spared_look(struct agent *agent, bool all, uint64_t now_ns)
 	if (host->source_state[PN_SRC_PSI] != PN_SRC_OK)
 		return;
 	if (all && agent->source.psi_was_read) {
-		/* Groups are read after the host, so that what they had may run ahead of it. */
-		spared->total.some_us =
-			u64_max(spared->total.some_us,
-				u64_sub(host->psi_some_total_us, spared->taken.some_us));
-		spared->total.full_us =
-			u64_max(spared->total.full_us,
-				u64_sub(host->psi_full_total_us, spared->taken.full_us));
+		leave(&spared->total.some_us, &spared->taken.some_us, &spared->seen.some_us,
+		      host->psi_some_total_us);
+		leave(&spared->total.full_us, &spared->taken.full_us, &spared->seen.full_us,
+		      host->psi_full_total_us);
 		fold(&spared->live, spared->total, now_ns);
 		if (!is_recent(spared->taken_ns, now_ns)) {
 			/* The same as the host's, which follows the kernel's averages. */
