@@ -127,7 +127,8 @@ $(B)/pnmemd: $(call objs,obj,$(agent_src) $(core_src) $(host_src))
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) -o $@
 
-$(B)/pnmem: $(call objs,obj,$(cli_src)) $(B)/libpnmem.a
+# Not libpnmem.a, in which the names of core are local: what reads trace files needs those.
+$(B)/pnmem: $(call objs,obj,$(cli_src)) $(lib_objs)
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
@@ -166,6 +167,11 @@ $(B)/tests/json_check: $(B)/obj/tests/json_check.o
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+
+# Writes trace files of any length.
+$(B)/tests/trace_make: $(call objs,obj,tests/trace_make.c $(core_src))
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) $(lib_libs) -o $@
 
 $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(call say,FUZZ,$@)
@@ -209,6 +215,7 @@ $(B)/tests/cuda-load: $(call objs,obj,tests/cuda/cuda_load.c)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
+       $(B)/tests/trace_make \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 
@@ -242,7 +249,8 @@ bench:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/include/pnmem \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/systemd/system \
-		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8
+		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 \
+		$(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 755 $(B)/pnmem $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/pnmemd $(DESTDIR)$(PREFIX)/sbin/
 	install -D -m 755 $(B)/pnmem-dies $(DESTDIR)$(PREFIX)/libexec/pnmem/pnmem-dies
@@ -255,6 +263,7 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' tools/pnmemd.service.in \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/pnmemd.service
 	install -m 644 tools/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 tools/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
 	install -m 644 tools/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 
 clean:
