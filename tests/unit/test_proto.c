@@ -23,6 +23,7 @@ static void test_requests(void **state)
 		{ PROTO_SET_DIE, sizeof(struct proto_set_die) },
 		{ PROTO_SET_DIE_ID, sizeof(struct proto_set_die_id) },
 		{ PROTO_DIES, sizeof(struct proto_header) },
+		{ PROTO_TRACE_DUMP, sizeof(struct proto_header) },
 	};
 	char packet[256] = { 0 };
 

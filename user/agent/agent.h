@@ -16,6 +16,7 @@
 
 struct agent_view;
 struct dies;
+struct recorder;
 struct server;
 
 struct agent_options {
@@ -52,6 +53,7 @@ struct agent {
 	uint64_t wakeups;
 
 	struct dies *dies;
+	struct recorder *recorder; /* NULL: off */
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	struct server *server;
 };

@@ -13,6 +13,7 @@
 #include "agent/agent.h"
 #include "agent/cuda_hooks.h"
 #include "agent/log.h"
+#include "agent/recorder.h"
 #include "host/clock.h"
 #include "host/cuda_maps.h"
 #include "host/elf_symbols.h"
@@ -96,6 +97,7 @@ static void on_event(void *arg, const struct pn_event *event)
 {
 	struct cuda_watch *watch = arg;
 
+	recorder_event(watch->agent, event);
 	if (event->kind == PN_EVENT_CUDA_CALL)
 		watch->calls.call(watch->calls.arg);
 	else if (event->kind == PN_EVENT_CUDA_EXIT)

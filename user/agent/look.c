@@ -141,6 +141,7 @@ void agent_look(struct agent *agent, bool force)
 		view_publish(&av->view, &agent->source, &agent->config, now_ns, agent->event_ns,
 			     av->fresh);
 		av->fresh = false;
+		recorder_publish(agent, av);
 	}
 	agent->event_ns = 0;
 

@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/recorder.h"
 #include "core/settings.h"
 #include "host/clock.h"
 
@@ -181,8 +182,10 @@ static int agent_open(struct agent *agent)
 	if (r < 0)
 		return r;
 	r = open_signals(agent);
-	if (!r)
-		r = server_open(agent);
+	if (r)
+		return r;
+	recorder_open(agent);
+	r = server_open(agent);
 	if (!r)
 		r = host_source_open(&agent->source, agent->procfs_fd);
 	if (!r)
@@ -209,6 +212,7 @@ static void agent_close(struct agent *agent)
 	wake_close(agent);
 	views_close(agent);
 	host_source_close(&agent->source);
+	recorder_close(agent);
 	sd_event_source_disable_unref(agent->timer);
 	sd_event_unref(agent->event);
 	if (agent->cgroupfs_fd >= 0)

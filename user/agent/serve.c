@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/trace_serve.h"
 #include "agent/views.h"
 #include "core/proto.h"
 #include "host/clock.h"
@@ -213,6 +214,9 @@ static int handle(struct client *client, const union proto_request *request, siz
 		return do_hooks(client, &request->header);
 	case PROTO_DIES:
 		return do_dies(client, &request->header);
+	case PROTO_TRACE_DUMP:
+		r = trace_serve_dump(client->server->agent, client->sock, &request->header);
+		return r ? reply_status(client, &request->header, r) : 0;
 	default: /* PROTO_POLL_NOW */
 		agent_look(client->server->agent, true);
 		return reply_status(client, &request->header, 0);

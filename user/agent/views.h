@@ -3,6 +3,7 @@
 #ifndef PNMEM_AGENT_VIEWS_H
 #define PNMEM_AGENT_VIEWS_H
 
+#include "agent/recorder.h"
 #include "host/view.h"
 
 struct engine_dies;
@@ -19,6 +20,7 @@ struct agent_view {
 	struct memcg_events *events; /* NULL: nothing to poll */
 	unsigned n_users;            /* clients that have it */
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
+	struct recorder_view trace;  /* what the flight recorder has of it */
 	char *key;                   /* the cgroup's paths; "" for the host's own */
 };
 

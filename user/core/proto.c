@@ -42,6 +42,7 @@ int proto_check_request(const void *packet, size_t bytes)
 	case PROTO_POLL_NOW:
 	case PROTO_HOOKS:
 	case PROTO_DIES:
+	case PROTO_TRACE_DUMP:
 		want = sizeof(struct proto_header);
 		break;
 	case PROTO_SET_DIE:

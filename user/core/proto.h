@@ -23,11 +23,14 @@ enum proto_type {
 	PROTO_SET_DIE_ID = 5, /* -> PROTO_DIE_PLACE after the merge has been published */
 	PROTO_DIES = 6,       /* -> PROTO_DIES_REPLY */
 
+	PROTO_TRACE_DUMP = 14, /* -> PROTO_TRACE_DUMPED when the file is written; uid 0 only */
+
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,
 	PROTO_HOOKS_REPLY = 66,
 	PROTO_DIE_PLACE = 67,
 	PROTO_DIES_REPLY = 68,
+	PROTO_TRACE_DUMPED = 73,
 };
 
 struct proto_header {
@@ -40,7 +43,7 @@ struct proto_header {
 	uint32_t reserved;
 };
 
-/* PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_DIES, PROTO_ACK: the header alone. */
+/* PROTO_HELLO, _POLL_NOW, _HOOKS, _DIES, _TRACE_DUMP, _ACK: the header alone. */
 
 struct proto_set_die {
 	struct proto_header header;
@@ -93,6 +96,12 @@ struct proto_dies_reply {
 	pn_hook_status line[PROTO_DIES_MAX];
 };
 
+/* Where the flight recorder has been written to; the status says if it has. */
+struct proto_trace_dumped {
+	struct proto_header header;
+	char path[256];
+};
+
 union proto_request {
 	struct proto_header header;
 	struct proto_set_die set_die;
@@ -104,6 +113,7 @@ _Static_assert(sizeof(struct proto_set_die) == 56, "wire layout");
 _Static_assert(sizeof(struct proto_set_die_id) == 80, "wire layout");
 _Static_assert(sizeof(struct proto_die_place) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_welcome) == 48, "wire layout");
+_Static_assert(sizeof(struct proto_trace_dumped) == 280, "wire layout");
 _Static_assert(sizeof(pn_hook_status) == 200, "wire layout");
 
 /* A header for a packet of this type and size. */

@@ -82,8 +82,7 @@ struct trace_config {
 /* What a number in later records stands for; a later one of the same number replaces it. */
 enum trace_name_of {
 	TRACE_NAME_CGROUP = 1, /* id is a cgroup v2 id; the text its path below the v2 mount */
-	TRACE_NAME_VIEW = 2,   /* id is a view; the text its cgroup's path, "" for the host alone */
-	TRACE_NAME_PROCESS = 3, /* id is a pid; the text its comm */
+	TRACE_NAME_VIEW = 2,   /* id is a view; the text its cgroup's path */
 };
 
 struct trace_name {
@@ -174,6 +173,7 @@ struct trace_verdict {
 	uint64_t reserve_bytes;
 	double psi_full_pct;
 	double psi_limit_pct;
+	char comm[16]; /* of the engine */
 };
 
 /* /proc/vmstat: pages since boot. Their differences say what reclaim achieved. */
@@ -218,7 +218,7 @@ _Static_assert(sizeof(struct trace_config) == 40, "file layout");
 _Static_assert(sizeof(struct trace_name) == 16, "file layout");
 _Static_assert(sizeof(struct trace_look) == 248, "file layout");
 _Static_assert(sizeof(struct trace_die) == 80, "file layout");
-_Static_assert(sizeof(struct trace_verdict) == 88, "file layout");
+_Static_assert(sizeof(struct trace_verdict) == 104, "file layout");
 _Static_assert(sizeof(struct trace_vmstat) == 48, "file layout");
 _Static_assert(sizeof(struct trace_drops) == 32, "file layout");
 _Static_assert(sizeof(struct trace_mark) == 16, "file layout");

@@ -42,7 +42,7 @@ static const struct kind {
 			    "u32 view,u32 pid,u32 ask,u32 flags,i32 n_tokens,i32 max_window,"
 			    "u32 verdict,u32 check,i32 fit_tokens,i32 die_id,u32 level,"
 			    "u32 retry_after_ms,u64 need_bytes,u64 have_bytes,u64 reserve_bytes,"
-			    "f64 psi_full_pct,f64 psi_limit_pct",
+			    "f64 psi_full_pct,f64 psi_limit_pct,c16 comm",
 			    sizeof(struct trace_verdict) },
 	[TRACE_VMSTAT] = { "vmstat",
 			   "u64 scan_direct_pages,u64 steal_direct_pages,u64 scan_kswapd_pages,"

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Trace requests. See trace_serve.h. */
+#include "agent/trace_serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/recorder.h"
+
+/* A trace tells what every process of the machine does. */
+static bool is_root(int sock)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) && cred.uid == 0;
+}
+
+int trace_serve_dump(struct agent *agent, int sock, const struct proto_header *request)
+{
+	int reply_sock, r;
+
+	if (!is_root(sock))
+		return -EPERM;
+	/* Of its own, since the client may be gone before its reply. */
+	reply_sock = fcntl(sock, F_DUPFD_CLOEXEC, 3);
+	if (reply_sock < 0)
+		return -errno;
+	r = recorder_dump(agent, "pnmem trace dump", reply_sock, request->id);
+	if (r)
+		close(reply_sock);
+	return r;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The requests of clients that are about traces. */
+#ifndef PNMEM_AGENT_TRACE_SERVE_H
+#define PNMEM_AGENT_TRACE_SERVE_H
+
+#include "core/proto.h"
+
+struct agent;
+
+/*
+ * PROTO_TRACE_DUMP, of the client on sock: its reply comes when the file is written. Returns 0, or
+ * -errno for the caller to reply with: -EPERM (the client's uid is not 0), or as recorder_dump.
+ */
+int trace_serve_dump(struct agent *agent, int sock, const struct proto_header *request);
+
+#endif
