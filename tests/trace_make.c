@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Writes a trace of a made-up model load, to standard output: trace_make RECORDS [SECONDS]. The
- * same arguments give the same bytes. On a host of 16 GiB, a loader takes memory from second 10 on
- * until the reserve is reached and the kernel reclaims; one request is capped and later ones are
- * refused; a task in the loader's cgroup is killed; then the memory comes back. The levels are
- * those that core derives from the numbers, so that a replay with the file's settings agrees with
- * it. Stall records fill the file up to RECORDS.
+ * Writes a trace of a made-up model load, to standard output: trace_make [--newer] [--hostile]
+ * RECORDS [SECONDS]. The same arguments give the same bytes. --newer: as a later version would,
+ * with a kind of its own; --hostile: with names that a terminal would act on. On a host of 16 GiB,
+ * a loader takes memory from second 10 on until the reserve is reached and the kernel reclaims; one
+ * request is capped and later ones are refused; a task in the loader's cgroup is killed; then the
+ * memory comes back. The levels are those that core derives from the numbers, so that a replay with
+ * the file's settings agrees with it. Stall records fill the file up to RECORDS.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@
 #define OTHER_CG   33
 
 static uint64_t record_count;
+static bool newer, hostile;
 
 static void put(uint16_t kind, uint64_t ts_ns, const void *fixed, size_t bytes, const char *text)
 {
@@ -66,13 +68,25 @@ static void put_start(void)
 	static unsigned char start[TRACE_START_BYTES];
 	size_t bytes = trace_put_start(start, &head, &record_count);
 
+	if (newer) {
+		memcpy(&head, start, sizeof(head));
+		head.version = TRACE_VERSION + 1;
+		head.check = trace_check(&head, sizeof(head), offsetof(struct trace_head, check));
+		memcpy(start, &head, sizeof(head));
+	}
 	if (fwrite(start, bytes, 1, stdout) != 1)
 		exit(1);
 	put(TRACE_CONFIG, START_NS, &config, sizeof(config), NULL);
 	put_name(TRACE_NAME_VIEW, VIEW, "/engines/loader");
-	put_name(TRACE_NAME_CGROUP, LOADER_CG, "/engines/loader");
+	put_name(TRACE_NAME_CGROUP, LOADER_CG,
+		 hostile ? "/\033[2J\033]0;title\007\xff\xfe" : "/engines/loader");
+	if (newer) {
+		struct trace_schema schema = { .kind = 99, .payload_bytes = 8 };
+
+		put(TRACE_SCHEMA, START_NS, &schema, sizeof(schema), "future u64 value");
+		put(99, START_NS, &schema, sizeof(schema), NULL);
+	}
 	put_name(TRACE_NAME_CGROUP, OTHER_CG, "/system.slice/db.service");
-	put_name(TRACE_NAME_PROCESS, LOADER_PID, "loader");
 }
 
 /* What the host looks like at this share, 0..1, of the whole time. */
@@ -138,14 +152,15 @@ static void put_verdict(uint64_t now_ns, const pn_mem_state *state, const pn_mem
 		.view = VIEW,
 		.pid = LOADER_PID,
 		.ask = TRACE_ASK_REQUEST,
-		.n_tokens = 8192,
+		.n_tokens = 4096,
 		.max_window = 16384,
+		.comm = "loader",
 	};
 	struct admission_config config;
 	pn_admit_result result;
 
 	admission_settings(&config, no_setting, NULL, NULL);
-	admission_request(&config, 8192, false, false, -1, 16384, state, ext, &result);
+	admission_request(&config, 4096, false, false, -1, 16384, state, ext, &result);
 	verdict.verdict = result.verdict;
 	verdict.check = result.check;
 	verdict.fit_tokens = result.fit_tokens;
@@ -182,14 +197,13 @@ static void put_event(uint64_t now_ns, uint32_t kind, uint64_t value, unsigned w
 		.cpu = who % 2,
 	};
 
-	strcpy(event.comm, tasks[who].comm);
+	strcpy(event.comm, hostile ? "\033[31m\xc3" : tasks[who].comm);
 	put(TRACE_EVENT, now_ns, &event, sizeof(event), NULL);
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000;
-	uint64_t span_ns = (argc > 2 ? strtoull(argv[2], NULL, 10) : 90) * S_NS;
+	uint64_t wanted = 10000, span_ns = 90 * S_NS;
 	struct merge_state carry[2] = { 0 };
 	struct die_table dies = { 0 }, none = { 0 };
 	pn_mem_state state;
@@ -198,6 +212,14 @@ int main(int argc, char **argv)
 	struct trace_drops drops = { .kernel_count = 12 };
 	struct trace_end end;
 
+	for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
+		newer = newer || !strcmp(argv[1], "--newer");
+		hostile = hostile || !strcmp(argv[1], "--hostile");
+	}
+	if (argc > 1)
+		wanted = strtoull(argv[1], NULL, 10);
+	if (argc > 2)
+		span_ns = strtoull(argv[2], NULL, 10) * S_NS;
 	put_start();
 	for (uint64_t step = 0; step < 900; step++) {
 		double share = (double)step / 900;

@@ -41,6 +41,7 @@ int cmd_status(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_admit(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 
 /* format.c: values as people read them. Each returns its buffer. */
 #define FORMAT_BYTES 32
