@@ -23,6 +23,8 @@
 #include "core/trace.h"
 #include "lib/agent_proc.h"
 #include "lib/pressure.h"
+#include "lib/verdict_log.h"
+#include "pn_engine.h"
 #include "pn_memwatch.h"
 #include "pn_trace.h"
 
@@ -104,6 +106,8 @@ struct content {
 	uint32_t worst_level, last_level;
 	uint64_t last_avail_bytes;
 	uint64_t staller_cgroup;
+	unsigned verdicts, refusals;
+	struct trace_verdict last_verdict;
 	char why[128];
 	char view[256];
 };
@@ -127,6 +131,11 @@ static void take(struct content *c, const struct trace_record *record)
 			c->worst_level = look.level;
 		c->last_level = look.level;
 		c->last_avail_bytes = look.host_avail_bytes;
+		break;
+	case TRACE_VERDICT:
+		trace_get(record, &c->last_verdict, sizeof(c->last_verdict));
+		c->verdicts++;
+		c->refusals += c->last_verdict.verdict == PN_VERDICT_REJECT;
 		break;
 	case TRACE_MARK:
 		snprintf(c->why, sizeof(c->why), "%s",
@@ -374,6 +383,45 @@ static void test_full_disk(void **state)
 	assert_int_equal(umount2(dir.path, MNT_DETACH), 0);
 }
 
+/* ---- what engines were answered -----------------------------------------------------------------
+ */
+
+/* From the first turn of the watch's thread on. */
+static bool log_is_on(void *arg)
+{
+	return verdict_log_on;
+}
+
+/* At an engine's end all that it was answered has been sent. */
+static void test_verdicts(void **state)
+{
+	pn_engine model = { .max_window = 4096 };
+	pn_admit_result result;
+	struct content content;
+	pn_mem_state s;
+	char path[256];
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_int_equal(pn_memwatch_read(&s), 0);
+	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	for (int i = 0; i < 20; i++)
+		pn_admit(&model, 16, NULL);
+	s.host_avail_bytes = 0;
+	pn_admit_load_spike(&s, &result);
+	assert_int_equal(result.verdict, PN_VERDICT_REJECT);
+	pn_memwatch_stop();
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	content = read_file(path);
+	assert_int_equal(content.verdicts, 21);
+	assert_int_equal(content.refusals, 1);
+	assert_int_equal(content.last_verdict.ask, TRACE_ASK_SPIKE);
+	assert_int_equal(content.last_verdict.need_bytes, result.need_bytes);
+	assert_int_equal(content.last_verdict.pid, getpid());
+	assert_true(content.last_verdict.view > 0);
+	assert_string_equal(content.last_verdict.comm, "test_recorder");
+}
+
 /* ---- the kernel's records -----------------------------------------------------------------------
  */
 
@@ -429,6 +477,7 @@ int main(void)
 		recorder_test(test_ended),
 		recorder_test(test_rotation),
 		recorder_test(test_full_disk),
+		recorder_test(test_verdicts),
 		recorder_test(test_stalls),
 	};
 

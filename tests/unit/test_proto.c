@@ -24,8 +24,9 @@ static void test_requests(void **state)
 		{ PROTO_SET_DIE_ID, sizeof(struct proto_set_die_id) },
 		{ PROTO_DIES, sizeof(struct proto_header) },
 		{ PROTO_TRACE_DUMP, sizeof(struct proto_header) },
+		{ PROTO_VERDICT, sizeof(struct proto_verdicts) },
 	};
-	char packet[256] = { 0 };
+	char packet[2048] = { 0 };
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		for (size_t bytes = 0; bytes < sizeof(packet); bytes++) {

@@ -116,6 +116,8 @@ static int do_hello(struct client *client, const struct proto_header *request)
 	 * seq, where other engines have kept this view since before that poll.
 	 */
 	client->view->fresh = true;
+	if (agent->recorder)
+		welcome.header.reserved = PROTO_TAKES_VERDICTS;
 	agent_look(agent, false);
 	return reply_packet(client, &welcome, sizeof(welcome), client->view->memfd);
 }
@@ -214,6 +216,9 @@ static int handle(struct client *client, const union proto_request *request, siz
 		return do_hooks(client, &request->header);
 	case PROTO_DIES:
 		return do_dies(client, &request->header);
+	case PROTO_VERDICT:
+		return trace_serve_verdicts(client->server->agent, client->view, client->pid,
+					    &request->verdicts);
 	case PROTO_TRACE_DUMP:
 		r = trace_serve_dump(client->server->agent, client->sock, &request->header);
 		return r ? reply_status(client, &request->header, r) : 0;

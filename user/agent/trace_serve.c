@@ -9,6 +9,9 @@
 
 #include "agent/agent.h"
 #include "agent/recorder.h"
+#include "host/clock.h"
+
+#define VERDICT_AGE_MAX_NS 10000000000ull
 
 /* A trace tells what every process of the machine does. */
 static bool is_root(int sock)
@@ -17,6 +20,25 @@ static bool is_root(int sock)
 	socklen_t len = sizeof(cred);
 
 	return !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) && cred.uid == 0;
+}
+
+int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
+			 const struct proto_verdicts *request)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (!view || request->count > PROTO_VERDICTS_MAX)
+		return -EPROTO;
+	for (uint32_t i = 0; i < request->count; i++) {
+		uint64_t ts_ns = request->at[i].ts_ns;
+
+		/* Its own clock, which may be believed for as long as that may have waited. */
+		if (ts_ns > now_ns || now_ns - ts_ns > VERDICT_AGE_MAX_NS)
+			ts_ns = now_ns;
+		recorder_verdict(agent, view, pid, ts_ns, &request->at[i].verdict);
+	}
+	recorder_verdict_drops(agent, request->dropped);
+	return 0;
 }
 
 int trace_serve_dump(struct agent *agent, int sock, const struct proto_header *request)

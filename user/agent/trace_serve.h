@@ -6,11 +6,19 @@
 #include "core/proto.h"
 
 struct agent;
+struct agent_view;
 
 /*
  * PROTO_TRACE_DUMP, of the client on sock: its reply comes when the file is written. Returns 0, or
  * -errno for the caller to reply with: -EPERM (the client's uid is not 0), or as recorder_dump.
  */
 int trace_serve_dump(struct agent *agent, int sock, const struct proto_header *request);
+
+/*
+ * PROTO_VERDICT of the process pid with this view, NULL before its hello. There is no reply.
+ * Returns 0, or -EPROTO: the client is to be dropped.
+ */
+int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
+			 const struct proto_verdicts *request);
 
 #endif

@@ -51,6 +51,9 @@ int proto_check_request(const void *packet, size_t bytes)
 	case PROTO_SET_DIE_ID:
 		want = sizeof(struct proto_set_die_id);
 		break;
+	case PROTO_VERDICT:
+		want = sizeof(struct proto_verdicts);
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/trace_format.h"
 #include "pn_memwatch.h"
 
 #define PROTO_MAGIC   0x4d4e5031u /* "1PNM" on the wire, little endian */
@@ -24,6 +25,7 @@ enum proto_type {
 	PROTO_DIES = 6,       /* -> PROTO_DIES_REPLY */
 
 	PROTO_TRACE_DUMP = 14, /* -> PROTO_TRACE_DUMPED when the file is written; uid 0 only */
+	PROTO_VERDICT = 15,    /* no reply; only to an agent that says PROTO_TAKES_VERDICTS */
 
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,
@@ -40,7 +42,13 @@ struct proto_header {
 	uint32_t size_bytes; /* of the whole packet */
 	uint32_t id;         /* chosen by the client, returned in the reply */
 	int32_t status;      /* replies: 0 or -errno */
+	/* Of PROTO_WELCOME: PROTO_TAKES_*; else 0. */
 	uint32_t reserved;
+};
+
+/* What an agent can, beyond the first version. */
+enum {
+	PROTO_TAKES_VERDICTS = 1u << 0,
 };
 
 /* PROTO_HELLO, _POLL_NOW, _HOOKS, _DIES, _TRACE_DUMP, _ACK: the header alone. */
@@ -102,10 +110,24 @@ struct proto_trace_dumped {
 	char path[256];
 };
 
+#define PROTO_VERDICTS_MAX 16
+
+/* What admission answered in this engine; view and pid are for the agent to say. */
+struct proto_verdicts {
+	struct proto_header header;
+	uint32_t count;   /* at most PROTO_VERDICTS_MAX */
+	uint32_t dropped; /* for which the engine had no room, since the last packet */
+	struct {
+		uint64_t ts_ns; /* CLOCK_MONOTONIC */
+		struct trace_verdict verdict;
+	} at[PROTO_VERDICTS_MAX];
+};
+
 union proto_request {
 	struct proto_header header;
 	struct proto_set_die set_die;
 	struct proto_set_die_id set_die_id;
+	struct proto_verdicts verdicts;
 };
 
 _Static_assert(sizeof(struct proto_header) == 24, "wire layout");
@@ -113,6 +135,7 @@ _Static_assert(sizeof(struct proto_set_die) == 56, "wire layout");
 _Static_assert(sizeof(struct proto_set_die_id) == 80, "wire layout");
 _Static_assert(sizeof(struct proto_die_place) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_welcome) == 48, "wire layout");
+_Static_assert(sizeof(struct proto_verdicts) == 1824, "wire layout");
 _Static_assert(sizeof(struct proto_trace_dumped) == 280, "wire layout");
 _Static_assert(sizeof(pn_hook_status) == 200, "wire layout");
 
