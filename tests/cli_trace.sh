@@ -134,6 +134,33 @@ dump() {
 		expect_status 0 "$pnmem" trace dump --json && json
 }
 
+fake_proc() { # AVAILABLE_GIB SOME FULL: a host of 16 GiB for the poll of this process
+	mkdir -p "$dir/proc/pressure"
+	printf 'MemTotal: %d kB\nMemAvailable: %d kB\n' $((16 << 20)) $(($1 << 20)) >"$dir/proc/meminfo"
+	printf '%s avg10=%s avg60=0.00 avg300=0.00 total=9\n' some "$2" full "$3" >"$dir/proc/pressure/memory"
+}
+explain_bytes() {
+	fake_proc 3 0.00 0.00
+	PN_PROCFS=$dir/proc expect_status 0 "$pnmem" explain &&
+		says '^level WATCH since .*, because: host_bytes' \
+			'^\* host_bytes +WATCH +3\.0 GiB left of 16\.0 GiB' \
+			'^ +OK +at 4\.8 GiB, 1\.8 GiB more' '^ +TIGHT +below 3\.0 GiB, 0 B away' \
+			'^  psi_full +OK'
+}
+explain_stalls() {
+	fake_proc 12 30.00 20.00
+	PN_PROCFS=$dir/proc expect_status 0 "$pnmem" explain &&
+		says '^level CRITICAL since .*, because: psi_full' '^\* psi_full +CRITICAL 20\.00 %' \
+			'^ +TIGHT +below 15\.00 %, 5\.00 away: about 3 s without a stall' \
+			'^  psi_some +TIGHT +30\.00 %' '^  host_bytes +OK' &&
+		PN_PSI_FULL_REJECT=25 PN_PROCFS=$dir/proc expect_status 0 "$pnmem" explain &&
+		says '^level TIGHT' '^\* psi_full +TIGHT' '^ +CRITICAL from 25\.00 %, 5\.00 % away'
+}
+explain_json() {
+	PN_PROCFS=$dir/proc expect_status 0 "$pnmem" explain --json && json &&
+		says '"level_name": "CRITICAL"' '"reason": "psi_full"' '"decides": true' '"distance": 5'
+}
+
 check "usage errors exit 2; every trace command has --help and --version" usage
 check "report tells the story of a load spike" report
 check "report reads a pipe" report_from_a_pipe
@@ -150,6 +177,9 @@ check "a file of a newer version is reported, with a message" newer_file
 check "names cannot reach the terminal's controls" hostile_names
 check "a full stdout is an error" full_stdout
 check "a million records in 2 s and 256 MiB" long_file
+check "explain tells of bytes" explain_bytes
+check "explain tells of stalls" explain_stalls
+check "explain --json has the same numbers" explain_json
 check "dump without an agent" dump_without_agent
 "$build/pnmemd" --foreground --no-bpf 2>"$dir/agent.log" &
 agent=$!

@@ -42,6 +42,7 @@ int cmd_watch(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_admit(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
 
 /* format.c: values as people read them. Each returns its buffer. */
 #define FORMAT_BYTES 32

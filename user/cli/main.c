@@ -19,6 +19,7 @@ static const struct {
 	{ "status", cmd_status, "one snapshot" },
 	{ "watch", cmd_watch, "a line at every change of level" },
 	{ "admit", cmd_admit, "may a request or a model load begin? the verdict with its numbers" },
+	{ "explain", cmd_explain, "why the level is what it is, and what would change it" },
 	{ "trace", cmd_trace, "what happened: dump the flight recorder, report on a file" },
 	{ "doctor", cmd_doctor, "what works here, what does not, why, and what to do" },
 };
