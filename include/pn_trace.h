@@ -27,6 +27,14 @@ extern "C" {
 PN_API int pn_trace_dump(const char *socket_path, int timeout_ms, char *ret_path,
 			 size_t path_bytes);
 
+/*
+ * The agent's own records as it makes them (snapshots, dies, verdicts, names; not those of its
+ * kernel hooks), from its settings and what is so now on: a SOCK_SEQPACKET socket that gives one
+ * record a packet, which the caller closes to end it. Returns it, or -errno: as pn_trace_dump;
+ * -EBUSY (somebody has it).
+ */
+PN_API int pn_trace_stream(const char *socket_path);
+
 #ifdef __cplusplus
 }
 #endif

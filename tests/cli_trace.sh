@@ -52,7 +52,7 @@ report() {
 			'least available 1\.5 GiB of 16\.0 GiB at \+54\.000 s' \
 			'/engines/loader took 284\.4 MiB a second' 'loader \(4242\) in /engines/loader ran' \
 			'[0-9]+ +[0-9.]+ s +[0-9]+ ms +[0-9]+ ms +loader-io \(4243\)' \
-			'all of +/system.slice/db.service' 'tasks reclaimed .* \(62 %\)' \
+			'all of +/system.slice/db.service' 'reclaim  tasks [0-9]+ of [0-9]+ pages scanned \(62 %\), kswapd .* \(90 %\), for cgroup limits .* \(50 %\)' \
 			'killed +loader-io \(4242\)' '0000:3b:00.0: least free 9\.2 GiB of 23\.0 GiB' \
 			'12 admitted, 5 capped, 3 refused' 'a window of 3937 tokens, holding it 33\.8 s' \
 			'psi_full: full 30\.00 at a limit of 15\.00' 'PN_PSI_FULL_REJECT above 30\.00'

@@ -254,6 +254,8 @@ int main(int argc, char **argv)
 				.scan_kswapd_pages = stalls * 10,
 				.steal_kswapd_pages = stalls * 9,
 				.fault_count = step * 5000,
+				.scan_all_pages = stalls * 90,
+				.steal_all_pages = stalls * 54,
 			};
 
 			put(TRACE_VMSTAT, now_ns, &vmstat, sizeof(vmstat), NULL);

@@ -24,6 +24,7 @@ static void test_requests(void **state)
 		{ PROTO_SET_DIE_ID, sizeof(struct proto_set_die_id) },
 		{ PROTO_DIES, sizeof(struct proto_header) },
 		{ PROTO_TRACE_DUMP, sizeof(struct proto_header) },
+		{ PROTO_TRACE_RECORD, sizeof(struct proto_header) },
 		{ PROTO_VERDICT, sizeof(struct proto_verdicts) },
 	};
 	char packet[2048] = { 0 };

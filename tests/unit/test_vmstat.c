@@ -13,9 +13,11 @@
 
 static void test_lines(void **state)
 {
-	static const char text[] = "nr_free_pages 1\npgfault 7\npgmajfault 8\npgscan_kswapd 3\n"
-				   "pgscan_direct 5\npgscan_direct_throttle 99\n"
-				   "pgsteal_kswapd 2\npgsteal_direct 4\npg 1\npgfaultx\n";
+	static const char text[] =
+		"nr_free_pages 1\npgfault 7\npgmajfault 8\npgscan_kswapd 3\n"
+		"pgscan_direct 5\npgscan_direct_throttle 99\n"
+		"pgscan_anon 10\npgscan_file 20\npgsteal_anon 30\n"
+		"pgsteal_file 40\npgsteal_kswapd 2\npgsteal_direct 4\npg 1\npgfaultx\n";
 	struct trace_vmstat v;
 
 	assert_int_equal(vmstat_parse(text, strlen(text), &v), 0);
@@ -25,6 +27,8 @@ static void test_lines(void **state)
 	assert_int_equal(v.scan_direct_pages, 5);
 	assert_int_equal(v.steal_kswapd_pages, 2);
 	assert_int_equal(v.steal_direct_pages, 4);
+	assert_int_equal(v.scan_all_pages, 30);
+	assert_int_equal(v.steal_all_pages, 70);
 }
 
 static void test_odd(void **state)

@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/record.h"
 #include "agent/recorder.h"
 #include "core/settings.h"
 #include "host/clock.h"
@@ -293,6 +294,8 @@ int main(int argc, char **argv)
 	struct agent agent = { .options = &options, .procfs_fd = -1, .cgroupfs_fd = -1 };
 	int ready_fd = -1, r;
 
+	if (argc == 2 && !strcmp(argv[1], RECORD_OPTION))
+		return record_main();
 	prctl(PR_SET_NAME, "pnmemd"); /* the bundle's loader starts us under its own name */
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

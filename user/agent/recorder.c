@@ -35,6 +35,20 @@ static void put(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const 
 {
 	trace_ring_put(&recorder->memory->records, recorder->records_block, kind, ts_ns, fixed,
 		       bytes, NULL);
+	if (recorder->stream_sock >= 0 && kind != TRACE_EVENT)
+		recorder_stream(recorder, kind, ts_ns, fixed, bytes, NULL);
+}
+
+/* In a ring of their own, so that a name outlives the records that use it. */
+static void put_name(struct recorder *recorder, uint32_t of, uint64_t id, const char *text,
+		     uint64_t now_ns)
+{
+	struct trace_name name = { .of = of, .id = id };
+
+	trace_ring_put(&recorder->memory->names, recorder->names_block, TRACE_NAME, now_ns, &name,
+		       sizeof(name), text);
+	if (recorder->stream_sock >= 0)
+		recorder_stream(recorder, TRACE_NAME, now_ns, &name, sizeof(name), text);
 }
 
 static uint64_t memory_wanted(void)
@@ -109,6 +123,7 @@ void recorder_close(struct agent *agent)
 void recorder_event(struct agent *agent, const struct pn_event *event)
 {
 	struct recorder *recorder = agent->recorder;
+	char path[RECORDER_NAME_BYTES];
 
 	if (!recorder)
 		return;
@@ -118,7 +133,9 @@ void recorder_event(struct agent *agent, const struct pn_event *event)
 	    !(event->flags & (PN_EVENT_F_FIRST | PN_EVENT_F_WAKE)))
 		return;
 	put(recorder, TRACE_EVENT, event->ts_ns, event, sizeof(*event));
-	recorder_name_cgroup(agent, event->cgroup_id, (int)event->pid, event->ts_ns);
+	if (recorder_names_find(&recorder->names, agent->procfs_fd, event->cgroup_id,
+				(int)event->pid, event->ts_ns, path))
+		put_name(recorder, TRACE_NAME_CGROUP, event->cgroup_id, path, event->ts_ns);
 }
 
 /* ---- what a look found --------------------------------------------------------------------------
@@ -228,14 +245,19 @@ static void take_dies(struct recorder *recorder, struct recorder_view *seen,
 static void name_view(struct recorder *recorder, struct agent_view *av, uint64_t now_ns)
 {
 	const char *v1 = strchr(av->key, '\n');
-	char path[VIEW_KEY_BYTES];
+	size_t bytes = v1 && v1[1] ? strlen(v1 + 1) : strcspn(av->key, "\n");
+	const char *from = v1 && v1[1] ? v1 + 1 : av->key;
+	char path[RECORDER_NAME_BYTES];
 
-	av->trace.id = ++recorder->view_count;
-	if (v1 && v1[1])
-		snprintf(path, sizeof(path), "%s", v1 + 1);
-	else
-		snprintf(path, sizeof(path), "%.*s", (int)strcspn(av->key, "\n"), av->key);
-	recorder_name(recorder, TRACE_NAME_VIEW, av->trace.id, path, now_ns);
+	if (bytes >= sizeof(path)) {
+		from += bytes - (sizeof(path) - 1);
+		bytes = sizeof(path) - 1;
+	}
+	memcpy(path, from, bytes);
+	path[bytes] = 0;
+	if (!av->trace.id)
+		av->trace.id = ++recorder->view_count;
+	put_name(recorder, TRACE_NAME_VIEW, av->trace.id, path, now_ns);
 }
 
 void recorder_publish(struct agent *agent, struct agent_view *av)

@@ -65,4 +65,14 @@ void recorder_verdict_drops(struct agent *agent, uint64_t count);
  */
 int recorder_dump(struct agent *agent, const char *why, int reply_sock, uint32_t id);
 
+/* May a stream begin? 0; -EBUSY (there is one), -EOPNOTSUPP (the recorder is off). */
+int recorder_stream_may(struct agent *agent);
+
+/*
+ * From here on, every record but those of hooks also goes to this socket, one a packet, until it is
+ * closed at its other end; first of all the settings and what is so now. Only if one may begin. The
+ * socket becomes the recorder's.
+ */
+void recorder_stream_to(struct agent *agent, int sock);
+
 #endif

@@ -229,7 +229,7 @@ void recorder_dump_open(struct agent *agent)
 	sigset_t mask;
 	int r;
 
-	recorder->child_sock = recorder->reply_sock = -1;
+	recorder->child_sock = recorder->reply_sock = recorder->stream_sock = -1;
 	snprintf(recorder->dir, sizeof(recorder->dir), "%s", dir && *dir ? dir : DIR_DEFAULT);
 	mkdir(recorder->dir, 0700); /* where it fails, writing there says why */
 	r = child_start(agent);
@@ -257,6 +257,8 @@ void recorder_dump_close(struct agent *agent)
 	sd_event_source_disable_unref(recorder->child_io);
 	if (recorder->reply_sock >= 0)
 		close(recorder->reply_sock);
+	if (recorder->stream_sock >= 0)
+		close(recorder->stream_sock);
 	if (recorder->child_sock < 0)
 		return;
 	send(recorder->child_sock, &end, sizeof(end), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -6,6 +6,7 @@
 #include <systemd/sd-event.h>
 
 #include "agent/recorder.h"
+#include "agent/recorder_names.h"
 
 /* Shared with the child, which only reads. The blocks of the two rings follow. */
 struct recorder_memory {
@@ -32,19 +33,6 @@ struct recorder_answer {
 	uint64_t file_bytes;
 };
 
-/* Cgroups that have their name recorded: in sets of four, the oldest of a set makes room. */
-#define NAMES_SETS 256
-#define NAMES_WAYS 4
-
-struct recorder_names {
-	struct {
-		uint64_t id[NAMES_WAYS];
-		uint8_t next;
-	} set[NAMES_SETS];
-	uint64_t window_ns; /* names are looked up in /proc, at most so many in a second */
-	unsigned window_count;
-};
-
 struct recorder {
 	struct recorder_memory *memory;
 	size_t memory_bytes;
@@ -66,16 +54,13 @@ struct recorder {
 	int reply_sock;
 	uint32_t reply_id;
 
+	int stream_sock; /* who takes what is recorded as it comes; -1: nobody */
+
 	bool critical;        /* an episode: from a CRITICAL level until all are below */
 	uint64_t critical_ns; /* when the newest file for one was begun */
 	char critical_path[RECORDER_PATH_BYTES];
 	sd_event_source *aftermath; /* writes that file again, with what followed */
 };
-
-/* recorder_names.c: puts a name in; that of the cgroup of a task, unless it has been. */
-void recorder_name_cgroup(struct agent *agent, uint64_t cgroup_id, int pid, uint64_t now_ns);
-void recorder_name(struct recorder *recorder, uint32_t of, uint64_t id, const char *text,
-		   uint64_t now_ns);
 
 /* recorder_dump.c */
 void recorder_dump_open(struct agent *agent);
@@ -84,6 +69,13 @@ void recorder_dump_close(struct agent *agent);
 void recorder_level(struct agent *agent, uint64_t now_ns);
 /* A new file in dir, named by the time. */
 void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir);
+
+/*
+ * recorder_stream.c: sends a record, sealed, to who takes them; one that there is no room for is
+ * counted.
+ */
+void recorder_stream(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const void *fixed,
+		     size_t fixed_bytes, const char *text);
 
 /* recorder_child.c: the child's life; returns when it is to end. */
 void recorder_child_run(const struct recorder_memory *memory, int sock, const char *dir);

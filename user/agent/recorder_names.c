@@ -10,11 +10,11 @@
 
 #include "agent/agent.h"
 #include "agent/recorder_memory.h"
+#include "agent/recorder_names.h"
 #include "host/cgroup_files.h"
 
 /* Each look-up reads a file of /proc: no storm of new cgroups may keep the loop from looking. */
 #define LOOKUPS_PER_S 50
-#define NAME_BYTES    512
 
 /* One of 256: the upper bits of the product depend on all of the number. */
 static unsigned set_of(uint64_t cgroup_id)
@@ -48,14 +48,14 @@ static bool may_look_up(struct recorder_names *names, uint64_t now_ns)
 	return names->window_count++ < LOOKUPS_PER_S;
 }
 
-static ssize_t read_cgroup(const struct agent *agent, int pid, char *buf, size_t bytes)
+static ssize_t read_cgroup(int procfs_fd, int pid, char *buf, size_t bytes)
 {
 	char path[48];
 	ssize_t n;
 	int fd;
 
 	snprintf(path, sizeof(path), "%d/cgroup", pid);
-	fd = openat(agent->procfs_fd, path, O_RDONLY | O_CLOEXEC);
+	fd = openat(procfs_fd, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
 	n = read(fd, buf, bytes);
@@ -63,33 +63,27 @@ static ssize_t read_cgroup(const struct agent *agent, int pid, char *buf, size_t
 	return n;
 }
 
-void recorder_name(struct recorder *recorder, uint32_t of, uint64_t id, const char *text,
-		   uint64_t now_ns)
+bool recorder_names_find(struct recorder_names *names, int procfs_fd, uint64_t cgroup_id, int pid,
+			 uint64_t now_ns, char ret_path[static RECORDER_NAME_BYTES])
 {
-	struct trace_name name = { .of = of, .id = id };
-	size_t bytes = strlen(text);
-
-	/* Of a path that is too long the end says more. */
-	if (bytes >= NAME_BYTES)
-		text += bytes - NAME_BYTES + 1;
-	trace_ring_put(&recorder->memory->names, recorder->names_block, TRACE_NAME, now_ns, &name,
-		       sizeof(name), text);
-}
-
-void recorder_name_cgroup(struct agent *agent, uint64_t cgroup_id, int pid, uint64_t now_ns)
-{
-	struct recorder *recorder = agent->recorder;
 	struct cgroup_paths paths;
 	char text[8192];
+	size_t bytes;
 	ssize_t n;
 
-	if (!cgroup_id || !pid || is_known(&recorder->names, cgroup_id) ||
-	    !may_look_up(&recorder->names, now_ns))
-		return;
-	n = read_cgroup(agent, pid, text, sizeof(text) - 1);
+	if (!cgroup_id || !pid || is_known(names, cgroup_id) || !may_look_up(names, now_ns))
+		return false;
+	n = read_cgroup(procfs_fd, pid, text, sizeof(text));
 	if (n <= 0 || cgroup_files_paths(text, (size_t)n, &paths) || !paths.v2.at)
-		return;
-	text[paths.v2.end - text] = 0;
-	remember(&recorder->names, cgroup_id);
-	recorder_name(recorder, TRACE_NAME_CGROUP, cgroup_id, paths.v2.at, now_ns);
+		return false;
+	remember(names, cgroup_id);
+	/* Of a path that is too long the end says more. */
+	bytes = (size_t)(paths.v2.end - paths.v2.at);
+	if (bytes >= RECORDER_NAME_BYTES) {
+		paths.v2.at += bytes - (RECORDER_NAME_BYTES - 1);
+		bytes = RECORDER_NAME_BYTES - 1;
+	}
+	memcpy(ret_path, paths.v2.at, bytes);
+	ret_path[bytes] = 0;
+	return true;
 }

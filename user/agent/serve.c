@@ -219,6 +219,9 @@ static int handle(struct client *client, const union proto_request *request, siz
 	case PROTO_VERDICT:
 		return trace_serve_verdicts(client->server->agent, client->view, client->pid,
 					    &request->verdicts);
+	case PROTO_TRACE_RECORD:
+		r = trace_serve_record(client->server->agent, client->sock, &request->header);
+		return r ? reply_status(client, &request->header, r) : 0;
 	case PROTO_TRACE_DUMP:
 		r = trace_serve_dump(client->server->agent, client->sock, &request->header);
 		return r ? reply_status(client, &request->header, r) : 0;

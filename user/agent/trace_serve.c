@@ -22,6 +22,27 @@ static bool is_root(int sock)
 	return !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) && cred.uid == 0;
 }
 
+int trace_serve_record(struct agent *agent, int sock, const struct proto_header *request)
+{
+	struct proto_header ack = proto_header_make(PROTO_ACK, sizeof(ack), request->id);
+	int stream_sock, r;
+
+	if (!is_root(sock))
+		return -EPERM;
+	stream_sock = fcntl(sock, F_DUPFD_CLOEXEC, 3);
+	if (stream_sock < 0)
+		return -errno;
+	/* The reply comes first, so a refusal may not come after it. */
+	r = recorder_stream_may(agent);
+	if (!r && send(sock, &ack, sizeof(ack), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		r = -errno;
+	if (r)
+		close(stream_sock);
+	else
+		recorder_stream_to(agent, stream_sock);
+	return r;
+}
+
 int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
 			 const struct proto_verdicts *request)
 {

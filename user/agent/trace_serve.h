@@ -14,6 +14,9 @@ struct agent_view;
  */
 int trace_serve_dump(struct agent *agent, int sock, const struct proto_header *request);
 
+/* PROTO_TRACE_RECORD, in the same way; its reply has been sent when this returns 0. */
+int trace_serve_record(struct agent *agent, int sock, const struct proto_header *request);
+
 /*
  * PROTO_VERDICT of the process pid with this view, NULL before its hello. There is no reply.
  * Returns 0, or -EPROTO: the client is to be dropped.

@@ -16,6 +16,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *summary;
 } commands[] = {
+	{ "record", cmd_trace_record, "record everything, for a time or while a command runs" },
 	{ "dump", cmd_trace_dump, "write the agent's flight recorder to a file" },
 	{ "report", cmd_trace_report, "the story of a trace file in a screenful" },
 };

@@ -4,6 +4,7 @@
 #define PNMEM_CLI_TRACE_H
 
 int cmd_trace_dump(int argc, char **argv);
+int cmd_trace_record(int argc, char **argv);
 int cmd_trace_report(int argc, char **argv);
 
 #endif

@@ -87,6 +87,8 @@ static json_t *stallers_json(const struct story *story, const struct story_table
 			json_object_set_new(entry, "comm", json_string(top[i]->comm));
 			json_object_set_new(entry, "tid", json_integer(top[i]->tid));
 			json_object_set_new(entry, "pid", json_integer(top[i]->pid));
+			json_object_set_new(entry, "of_command",
+					    json_boolean(story_is_mine(story, top[i]->pid)));
 		}
 		json_array_append_new(list, entry);
 	}
@@ -112,9 +114,13 @@ static json_t *reclaim_json(const struct story *story)
 {
 	const struct trace_vmstat *a = &story->first_vmstat, *b = &story->last_vmstat;
 
+	uint64_t scan_limits, steal_limits;
+
 	if (!story->has_vmstat)
 		return json_null();
-	return json_pack("{so so so so}", "scan_direct_pages",
+	story_limit_reclaim(story, &scan_limits, &steal_limits);
+	return json_pack("{so so so so so so}", "scan_limits_pages", bytes(scan_limits),
+			 "steal_limits_pages", bytes(steal_limits), "scan_direct_pages",
 			 bytes(b->scan_direct_pages - a->scan_direct_pages), "steal_direct_pages",
 			 bytes(b->steal_direct_pages - a->steal_direct_pages), "scan_kswapd_pages",
 			 bytes(b->scan_kswapd_pages - a->scan_kswapd_pages), "steal_kswapd_pages",
@@ -186,7 +192,7 @@ json_t *report_json(const char *path, const struct story *story, enum trace_file
 		"capped", bytes(story->verdict_count[PN_VERDICT_CAP]), "refused",
 		bytes(story->verdict_count[PN_VERDICT_REJECT]), "refusals", refusals_json(story));
 	json_t *stalls =
-		json_pack("{so so so so so}", "count",
+		json_pack("{so so so so so so}", "recorded", bytes(story->stall_count), "count",
 			  bytes(story->last_look.stalls - story->first_look.stalls), "total_ns",
 			  bytes(story->last_look.stall_ns - story->first_look.stall_ns), "tasks",
 			  stallers_json(story, &story->tasks), "cgroups",
@@ -198,8 +204,17 @@ json_t *report_json(const char *path, const struct story *story, enum trace_file
 		"least_avail_ns", at(story, story->least_avail_ns), "most_psi_some",
 		story->most_some_pct, "most_psi_full", story->most_full_pct);
 
-	return json_pack("{ss ss so sI so so so so so so so so so so}", "file", path, "end",
-			 report_end(end), "trace", head_json(story), "records",
+	json_t *command =
+		story->command_pid
+			? json_pack("{ss sI so sI}", "name", story->command, "pid",
+				    (json_int_t)story->command_pid, "wait_status",
+				    story->command_ended ? json_integer(story->command_status)
+							 : json_null(),
+				    "processes", (json_int_t)story->mine_count)
+			: json_null();
+
+	return json_pack("{so ss ss so sI so so so so so so so so so so}", "command", command,
+			 "file", path, "end", report_end(end), "trace", head_json(story), "records",
 			 (json_int_t)story->record_count, "lost", drops, "level", level_json(story),
 			 "memory", memory, "views", views_json(story), "faults", faults_json(story),
 			 "stalls", stalls, "reclaim", reclaim_json(story), "kills",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report for people: a screenful. */
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "cli/cli.h"
@@ -10,6 +11,21 @@
 #define TOP 5
 
 typedef unsigned long long ull;
+
+static void print_command(FILE *out, const struct story *story)
+{
+	int status = story->command_status;
+
+	fprintf(out, "command  %s (%u)", story->command, story->command_pid);
+	if (!story->command_ended)
+		fprintf(out, ", still running at the end");
+	else if (WIFEXITED(status))
+		fprintf(out, ", exit %d", WEXITSTATUS(status));
+	else
+		fprintf(out, ", ended by signal %d", WTERMSIG(status));
+	fprintf(out, "; %u processes of it are in the records, marked * below\n",
+		story->mine_count);
+}
 
 static void print_head(FILE *out, const char *path, const struct story *story,
 		       enum trace_file_end end)
@@ -30,6 +46,8 @@ static void print_head(FILE *out, const char *path, const struct story *story,
 		trace_printable(agent, sizeof(agent), story->head.agent));
 	if (story->why[0])
 		fprintf(out, "written  %s\n", story->why);
+	if (story->command_pid)
+		print_command(out, story);
 	fprintf(out,
 		"records  %llu; lost: %llu by the kernel's hooks, %llu by the recorder, %llu "
 		"verdicts; %llu older ones are not here\n",
@@ -55,6 +73,8 @@ static void print_levels(FILE *out, const struct story *story)
 	for (int level = 3; level >= 0; level--)
 		fprintf(out, " %s %s%s", pn_mem_level_name((pn_mem_level)level),
 			format_duration(text, story->level_ns[level]), level ? "," : "\n");
+	if (!story->worst_level)
+		return;
 	fprintf(out, "         %s first at %s of %s, because: %s\n",
 		pn_mem_level_name((pn_mem_level)story->worst_level),
 		report_at(at, story, story->worst_ns), report_view(view, story, story->worst_view),
@@ -120,7 +140,8 @@ static void print_staller(FILE *out, const struct story *story, const struct sto
 
 	if (s->tid)
 		snprintf(task, sizeof(task), "%s (%u)", s->comm, s->tid);
-	fprintf(out, "         %8llu %9s %9s %9s  %-24s %s\n", (ull)s->stalls.count,
+	fprintf(out, "       %c %8llu %9s %9s %9s  %-24s %s\n",
+		s->tid && story_is_mine(story, s->pid) ? '*' : ' ', (ull)s->stalls.count,
 		format_duration(total, s->stalls.total_ns),
 		format_duration(p99, story_percentile_ns(&s->stalls, 0.99)),
 		format_duration(most, s->stalls.longest_ns), s->tid ? task : "all of",
@@ -134,10 +155,13 @@ static void print_stalls(FILE *out, const struct story *story)
 	unsigned n;
 
 	if (story->has_look && story->last_look.stalls > story->first_look.stalls)
-		fprintf(out, "stalls   %llu, %s of task time in all, by the hooks' count\n",
+		fprintf(out,
+			"stalls   %llu, %s of task time in all, by the hooks' count; %llu are "
+			"recorded\n",
 			(ull)(story->last_look.stalls - story->first_look.stalls),
 			format_duration(total,
-					story->last_look.stall_ns - story->first_look.stall_ns));
+					story->last_look.stall_ns - story->first_look.stall_ns),
+			(ull)story->stall_count);
 	else if (story->tasks.count)
 		fprintf(out, "stalls\n");
 	else
@@ -154,26 +178,31 @@ static void print_stalls(FILE *out, const struct story *story)
 		print_staller(out, story, top[i]);
 }
 
-static void print_share(FILE *out, const char *who, uint64_t scanned, uint64_t taken)
+static void print_share(FILE *out, const char *who, uint64_t scanned, uint64_t taken, bool *any)
 {
-	fprintf(out, " %s reclaimed %llu of %llu pages scanned", who, (ull)taken, (ull)scanned);
-	if (scanned)
-		fprintf(out, " (%.0f %%)", (double)taken * 100 / (double)scanned);
+	if (!scanned)
+		return;
+	fprintf(out, "%s %s %llu of %llu pages scanned (%.0f %%)", *any ? "," : "reclaim ", who,
+		(ull)taken, (ull)scanned, (double)taken * 100 / (double)scanned);
+	*any = true;
 }
 
 static void print_reclaim(FILE *out, const struct story *story)
 {
 	const struct trace_vmstat *a = &story->first_vmstat, *b = &story->last_vmstat;
+	uint64_t scan_limits, steal_limits;
+	bool any = false;
 
-	if (story->has_vmstat) {
-		fprintf(out, "reclaim ");
-		print_share(out, "tasks", b->scan_direct_pages - a->scan_direct_pages,
-			    b->steal_direct_pages - a->steal_direct_pages);
-		fprintf(out, ",");
-		print_share(out, "kswapd", b->scan_kswapd_pages - a->scan_kswapd_pages,
-			    b->steal_kswapd_pages - a->steal_kswapd_pages);
+	story_limit_reclaim(story, &scan_limits, &steal_limits);
+	print_share(out, "tasks", b->scan_direct_pages - a->scan_direct_pages,
+		    b->steal_direct_pages - a->steal_direct_pages, &any);
+	print_share(out, "kswapd", b->scan_kswapd_pages - a->scan_kswapd_pages,
+		    b->steal_kswapd_pages - a->steal_kswapd_pages, &any);
+	print_share(out, "for cgroup limits", scan_limits, steal_limits, &any);
+	if (any)
 		fprintf(out, "\n");
-	}
+	else if (story->has_vmstat)
+		fprintf(out, "reclaim  none\n");
 	if (story->memcg_count[PN_MEMCG_MAX] || story->memcg_count[PN_MEMCG_HIGH] ||
 	    story->memcg_count[PN_MEMCG_OOM])
 		fprintf(out, "cgroups  told of memory.max %llu, memory.high %llu, oom %llu times\n",

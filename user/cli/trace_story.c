@@ -52,6 +52,7 @@ static void add_stall(struct story *story, const struct pn_event *event)
 
 	if (!event->value)
 		return; /* a begin: its end tells more */
+	story->stall_count++;
 	if (event->flags & PN_EVENT_F_KTHREAD) {
 		story_stalls_add(&story->kthreads, event->value);
 		return;
@@ -445,6 +446,59 @@ static void add_vmstat(struct story *story, const struct trace_record *record)
 	story->has_vmstat = true;
 }
 
+/* What khugepaged reclaims is in it too: little. */
+static uint64_t left_of(uint64_t all, uint64_t direct, uint64_t kswapd)
+{
+	return all > direct + kswapd ? all - direct - kswapd : 0;
+}
+
+void story_limit_reclaim(const struct story *story, uint64_t *ret_scanned, uint64_t *ret_taken)
+{
+	const struct trace_vmstat *a = &story->first_vmstat, *b = &story->last_vmstat;
+
+	*ret_scanned = left_of(b->scan_all_pages - a->scan_all_pages,
+			       b->scan_direct_pages - a->scan_direct_pages,
+			       b->scan_kswapd_pages - a->scan_kswapd_pages);
+	*ret_taken = left_of(b->steal_all_pages - a->steal_all_pages,
+			     b->steal_direct_pages - a->steal_direct_pages,
+			     b->steal_kswapd_pages - a->steal_kswapd_pages);
+}
+
+static void add_mark(struct story *story, const struct trace_record *record)
+{
+	struct trace_mark mark;
+	const char *text = trace_text(record, sizeof(mark));
+
+	trace_get(record, &mark, sizeof(mark));
+	switch (mark.of) {
+	case TRACE_MARK_DUMP:
+		trace_printable(story->why, sizeof(story->why), text);
+		break;
+	case TRACE_MARK_BEGIN:
+		trace_printable(story->command, sizeof(story->command), text);
+		story->command_pid = (uint32_t)mark.value;
+		break;
+	case TRACE_MARK_EXIT:
+		story->command_ended = true;
+		story->command_status = (int)mark.value;
+		break;
+	case TRACE_MARK_TASK:
+		if (!story_is_mine(story, (uint32_t)mark.value) && story->mine_count < STORY_MINE)
+			story->mine[story->mine_count++] = (uint32_t)mark.value;
+		break;
+	default:
+		break;
+	}
+}
+
+bool story_is_mine(const struct story *story, uint32_t pid)
+{
+	for (unsigned i = 0; i < story->mine_count; i++)
+		if (story->mine[i] == pid)
+			return true;
+	return false;
+}
+
 void story_add(struct story *story, const struct trace_record *record)
 {
 	story->record_count++;
@@ -463,8 +517,7 @@ void story_add(struct story *story, const struct trace_record *record)
 		trace_get(record, &story->drops, sizeof(story->drops));
 		return;
 	case TRACE_MARK:
-		trace_printable(story->why, sizeof(story->why),
-				trace_text(record, sizeof(struct trace_mark)));
+		add_mark(story, record);
 		return;
 	case TRACE_END:
 		return;

@@ -103,6 +103,7 @@ struct story_kill {
 #define STORY_KILLS   16
 #define STORY_FAULTS  256
 #define STORY_UNKNOWN 16
+#define STORY_MINE    1024
 
 struct story {
 	struct trace_names *names;
@@ -113,6 +114,14 @@ struct story {
 	uint64_t first_ns, last_ns; /* of looks, events and verdicts */
 	struct trace_drops drops;
 	char why[128]; /* it was dumped */
+
+	/* The command that was recorded, and the processes that belong to it. */
+	char command[64];
+	uint32_t command_pid; /* 0: there was none */
+	bool command_ended;
+	int command_status; /* as wait gives it */
+	uint32_t mine[STORY_MINE];
+	unsigned mine_count;
 
 	/* The worst level of all views. */
 	uint32_t level;
@@ -134,6 +143,7 @@ struct story {
 	struct story_table tasks;
 	struct story_table cgroups;
 	struct story_stalls kthreads;
+	uint64_t stall_count; /* recorded, of tasks and kernel threads */
 	struct story_faulter fault[STORY_FAULTS]; /* the newest */
 	uint64_t fault_count;
 	struct story_faulter worst_fault[3]; /* who had most faults before the worst moment */
@@ -162,6 +172,13 @@ struct story {
 	} unknown[STORY_UNKNOWN];
 	unsigned unknown_count;
 };
+
+/* Pages scanned and reclaimed for the limits of cgroups, which the kernel counts only in its sums.
+ */
+void story_limit_reclaim(const struct story *story, uint64_t *ret_scanned, uint64_t *ret_taken);
+
+/* Does this process belong to the command that was recorded? */
+bool story_is_mine(const struct story *story, uint32_t pid);
 
 /* NULL without memory. Freeing takes NULL. */
 struct story *story_new(const struct trace_head *head);

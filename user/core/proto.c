@@ -43,6 +43,7 @@ int proto_check_request(const void *packet, size_t bytes)
 	case PROTO_HOOKS:
 	case PROTO_DIES:
 	case PROTO_TRACE_DUMP:
+	case PROTO_TRACE_RECORD:
 		want = sizeof(struct proto_header);
 		break;
 	case PROTO_SET_DIE:

@@ -24,8 +24,9 @@ enum proto_type {
 	PROTO_SET_DIE_ID = 5, /* -> PROTO_DIE_PLACE after the merge has been published */
 	PROTO_DIES = 6,       /* -> PROTO_DIES_REPLY */
 
-	PROTO_TRACE_DUMP = 14, /* -> PROTO_TRACE_DUMPED when the file is written; uid 0 only */
-	PROTO_VERDICT = 15,    /* no reply; only to an agent that says PROTO_TAKES_VERDICTS */
+	PROTO_TRACE_DUMP = 14,   /* -> PROTO_TRACE_DUMPED when the file is written; uid 0 only */
+	PROTO_VERDICT = 15,      /* no reply; only to an agent that says PROTO_TAKES_VERDICTS */
+	PROTO_TRACE_RECORD = 16, /* -> PROTO_ACK, then a trace record a packet; uid 0 only */
 
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,

@@ -184,6 +184,8 @@ struct trace_vmstat {
 	uint64_t steal_kswapd_pages;
 	uint64_t fault_count;
 	uint64_t major_fault_count;
+	uint64_t scan_all_pages; /* those for cgroup limits too, which the first four leave out */
+	uint64_t steal_all_pages;
 };
 
 /* Lost, by whom. Sums since the recording began. */
@@ -219,7 +221,7 @@ _Static_assert(sizeof(struct trace_name) == 16, "file layout");
 _Static_assert(sizeof(struct trace_look) == 248, "file layout");
 _Static_assert(sizeof(struct trace_die) == 80, "file layout");
 _Static_assert(sizeof(struct trace_verdict) == 104, "file layout");
-_Static_assert(sizeof(struct trace_vmstat) == 48, "file layout");
+_Static_assert(sizeof(struct trace_vmstat) == 64, "file layout");
 _Static_assert(sizeof(struct trace_drops) == 32, "file layout");
 _Static_assert(sizeof(struct trace_mark) == 16, "file layout");
 

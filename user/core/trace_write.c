@@ -46,7 +46,8 @@ static const struct kind {
 			    sizeof(struct trace_verdict) },
 	[TRACE_VMSTAT] = { "vmstat",
 			   "u64 scan_direct_pages,u64 steal_direct_pages,u64 scan_kswapd_pages,"
-			   "u64 steal_kswapd_pages,u64 fault_count,u64 major_fault_count",
+			   "u64 steal_kswapd_pages,u64 fault_count,u64 major_fault_count,"
+			   "u64 scan_all_pages,u64 steal_all_pages",
 			   sizeof(struct trace_vmstat) },
 	[TRACE_DROPS] = { "drops",
 			  "u64 kernel_count,u64 recorder_count,u64 verdict_count,u64 old_count",

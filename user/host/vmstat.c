@@ -20,7 +20,12 @@ int vmstat_parse(const char *buf, size_t len_bytes, struct trace_vmstat *ret)
 		{ "pgsteal_kswapd", &v.steal_kswapd_pages },
 		{ "pgfault", &v.fault_count },
 		{ "pgmajfault", &v.major_fault_count },
+		{ "pgscan_anon", &v.scan_all_pages },
+		{ "pgscan_file", &v.scan_all_pages },
+		{ "pgsteal_anon", &v.steal_all_pages },
+		{ "pgsteal_file", &v.steal_all_pages },
 	};
+	uint64_t number;
 	int more;
 
 	while ((more = scan_line(&text, &line)) > 0) {
@@ -29,9 +34,13 @@ int vmstat_parse(const char *buf, size_t len_bytes, struct trace_vmstat *ret)
 		/* All of them begin with it, and few others do. */
 		if (key.end - key.at < 7 || key.at[0] != 'p' || key.at[1] != 'g')
 			continue;
-		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-			if (scan_is(key, wanted[i].key) && !scan_u64(value, wanted[i].value))
+		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+			if (!scan_is(key, wanted[i].key))
+				continue;
+			if (!scan_u64(value, &number))
 				return -EBADMSG;
+			*wanted[i].value += number;
+		}
 	}
 	if (more < 0)
 		return -EBADMSG;

@@ -42,3 +42,19 @@ int pn_trace_dump(const char *socket_path, int timeout_ms, char *ret_path, size_
 	snprintf(ret_path, path_bytes, "%s", answer.path);
 	return 0;
 }
+
+int pn_trace_stream(const char *socket_path)
+{
+	struct proto_header ask = proto_header_make(PROTO_TRACE_RECORD, sizeof(ask), 0), ack;
+	struct link link;
+	int r = open_link(&link, socket_path);
+
+	if (r)
+		return r;
+	r = link_request(&link, &ask, sizeof(ask), PROTO_ACK, &ack, sizeof(ack), HELLO_TIMEOUT_MS);
+	if (r) {
+		link_close(&link);
+		return r;
+	}
+	return link.sock;
+}
