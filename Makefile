@@ -243,7 +243,7 @@ bundle: all
 
 bench:
 	$(Q)tools/deps.sh test
-	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench
+	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench $(B)/tests/trace_make
 	$(Q)$(B)/tools/bench $(B)
 
 install: all

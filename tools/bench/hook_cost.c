@@ -189,6 +189,12 @@ static int load_run(const struct load *load, const struct pressure_group *group,
 	return 0;
 }
 
+int hook_cost_reclaim(const struct pressure_group *group, _Atomic double *result,
+		      struct samples *ret)
+{
+	return load_run(&load_table[LOAD_COUNT - 1], group, result, ret);
+}
+
 static int loads_run(struct costs costs[LOAD_COUNT], bool with, int repeats,
 		     const struct pressure_group *group, _Atomic double *result)
 {

@@ -30,7 +30,7 @@ static const struct subject {
 	{ "decisions", decisions_bench }, { "snapshot", snapshot_bench },
 	{ "waiters", waiters_bench },     { "idle", idle_bench },
 	{ "tight", tight_bench },         { "latency", latency_bench },
-	{ "hooks", hook_cost_bench },
+	{ "hooks", hook_cost_bench },     { "trace", trace_bench },
 };
 
 #define SUBJECT_COUNT (sizeof(subject_table) / sizeof(subject_table[0]))
@@ -122,7 +122,8 @@ int main(int argc, char **argv)
 		.args_doc = "BUILD [SUBJECT...]",
 		.doc = "Measures pnmem, in some ten minutes; run it from the top of the tree. "
 		       "BUILD is the build folder, where bench.json is written. Subjects: "
-		       "decisions, snapshot, waiters, idle, tight, latency, hooks; all without "
+		       "decisions, snapshot, waiters, idle, tight, latency, hooks, trace; all "
+		       "without "
 		       "any.",
 	};
 	const char *quick = getenv("BENCH_QUICK");
