@@ -177,7 +177,9 @@ $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -fsanitize=fuzzer,address,undefined \
-		-fno-sanitize-recover=all $< $(core_src) $(host_src) $(lib_libs) -o $@
+		-fno-sanitize-recover=all $(filter %.c,$^) $(lib_libs) -o $@
+
+$(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c stallers.c names.c)
 
 $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 	$(call say,LD,$@)

@@ -20,7 +20,7 @@ json_t *report_json(const char *path, const struct story *story, enum trace_file
 
 /* "12.345 s" from the start of the trace, "?" before it. */
 char *report_at(char buf[static REPORT_TEXT], const struct story *story, uint64_t ts_ns);
-/* The path of a cgroup or view; its number where there is no name. */
+/* The path of a cgroup, or of a view by its place; the number where there is no name. */
 char *report_cgroup(char buf[static REPORT_TEXT], const struct story *story, uint64_t cgroup_id);
 char *report_view(char buf[static REPORT_TEXT], const struct story *story, uint32_t view);
 const char *report_end(enum trace_file_end end); /* "whole" */

@@ -183,6 +183,7 @@ static json_t *refusals_json(const struct story *story)
 
 json_t *report_json(const char *path, const struct story *story, enum trace_file_end end)
 {
+	char file[4096];
 	json_t *drops = json_pack("{so so so so}", "kernel", bytes(story->drops.kernel_count),
 				  "recorder", bytes(story->drops.recorder_count), "verdicts",
 				  bytes(story->drops.verdict_count), "overwritten",
@@ -214,9 +215,10 @@ json_t *report_json(const char *path, const struct story *story, enum trace_file
 			: json_null();
 
 	return json_pack("{so ss ss so sI so so so so so so so so so so}", "command", command,
-			 "file", path, "end", report_end(end), "trace", head_json(story), "records",
-			 (json_int_t)story->record_count, "lost", drops, "level", level_json(story),
-			 "memory", memory, "views", views_json(story), "faults", faults_json(story),
-			 "stalls", stalls, "reclaim", reclaim_json(story), "kills",
-			 kills_json(story), "dies", dies_json(story), "verdicts", verdicts);
+			 "file", trace_printable(file, sizeof(file), path), "end", report_end(end),
+			 "trace", head_json(story), "records", (json_int_t)story->record_count,
+			 "lost", drops, "level", level_json(story), "memory", memory, "views",
+			 views_json(story), "faults", faults_json(story), "stalls", stalls,
+			 "reclaim", reclaim_json(story), "kills", kills_json(story), "dies",
+			 dies_json(story), "verdicts", verdicts);
 }

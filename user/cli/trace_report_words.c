@@ -30,14 +30,15 @@ char *report_cgroup(char buf[static REPORT_TEXT], const struct story *story, uin
 
 char *report_view(char buf[static REPORT_TEXT], const struct story *story, uint32_t view)
 {
-	const char *name = trace_names_get(story->names, TRACE_NAME_VIEW, view);
+	uint32_t id = story->view[view].id;
+	const char *name = trace_names_get(story->names, TRACE_NAME_VIEW, id);
 
 	if (!view)
 		snprintf(buf, REPORT_TEXT, "the host");
 	else if (name)
 		snprintf(buf, REPORT_TEXT, "%s", name);
 	else
-		snprintf(buf, REPORT_TEXT, "view %u", view);
+		snprintf(buf, REPORT_TEXT, "view %u", id);
 	return buf;
 }
 

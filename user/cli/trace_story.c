@@ -10,7 +10,9 @@
 #include "pn_admission.h"
 
 /* How far back from the worst moment it is told who took memory. */
-#define BEFORE_NS  10000000000ull
+#define BEFORE_NS 10000000000ull
+/* No memory is faster: what is above comes from a file that is not right. */
+#define GROWTH_MAX 1e15
 #define HISTORY_NS (BEFORE_NS / (STORY_HISTORY - 8))
 /* A view that is not published any more has no level; the heartbeat is every 2 s. */
 #define VIEW_GONE_NS 10000000000ull
@@ -119,6 +121,25 @@ static void add_event(struct story *story, const struct trace_record *record)
 	}
 }
 
+/* Where a view's numbers are kept; those for which there is no room share the last place. */
+static uint32_t view_place(struct story *story, uint32_t id)
+{
+	uint32_t at = id % (STORY_VIEWS - 1);
+
+	if (!id)
+		return 0;
+	for (uint32_t i = 0; i < STORY_VIEWS - 2; i++) {
+		uint32_t place = 1 + (at + i) % (STORY_VIEWS - 2);
+
+		if (story->view[place].id && story->view[place].id != id)
+			continue;
+		story->view[place].id = id;
+		return place;
+	}
+	story->view[STORY_VIEWS - 1].id = id;
+	return STORY_VIEWS - 1;
+}
+
 /* ---- looks --------------------------------------------------------------------------------------
  */
 
@@ -143,8 +164,9 @@ static double growth(const struct story_view *view, uint64_t ts_ns, uint64_t use
 		uint64_t age_ns = ts_ns - view->history[i].ts_ns;
 
 		if (age_ns && age_ns <= BEFORE_NS)
-			return ((double)used_bytes - (double)view->history[i].used_bytes) /
-			       ((double)age_ns / 1e9);
+			return fmin(((double)used_bytes - (double)view->history[i].used_bytes) /
+					    ((double)age_ns / 1e9),
+				    GROWTH_MAX);
 	}
 	return 0;
 }
@@ -292,8 +314,7 @@ static void add_look(struct story *story, const struct trace_record *record)
 	uint64_t ts_ns = record->ts_ns;
 
 	trace_get(record, &look, sizeof(look));
-	if (look.view >= STORY_VIEWS)
-		look.view = STORY_VIEWS - 1; /* they share the last place */
+	look.view = view_place(story, look.view);
 	if (look.level > PN_MEM_LEVEL_CRITICAL)
 		look.level = PN_MEM_LEVEL_CRITICAL;
 	if (!look.view)
@@ -328,6 +349,7 @@ static void add_die(struct story *story, const struct trace_record *record)
 	struct trace_die now;
 
 	trace_get(record, &now, sizeof(now));
+	now.view = view_place(story, now.view);
 	now.pci[sizeof(now.pci) - 1] = 0;
 	for (unsigned i = 0; i < story->refusal_count; i++) {
 		struct story_refusal *refusal = &story->refusal[i];
@@ -385,8 +407,7 @@ static void add_verdict(struct story *story, const struct trace_record *record)
 	trace_get(record, &verdict, sizeof(verdict));
 	verdict.comm[sizeof(verdict.comm) - 1] = 0;
 	trace_printable(verdict.comm, sizeof(verdict.comm), verdict.comm);
-	if (verdict.view >= STORY_VIEWS)
-		verdict.view = STORY_VIEWS - 1;
+	verdict.view = view_place(story, verdict.view);
 	story->verdict_count[verdict.verdict <= PN_VERDICT_REJECT ? verdict.verdict
 								  : PN_VERDICT_REJECT]++;
 	if (verdict.verdict == PN_VERDICT_ADMIT)

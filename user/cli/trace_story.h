@@ -48,6 +48,7 @@ struct story_table {
 
 struct story_view {
 	bool used;
+	uint32_t id; /* as records have it */
 	uint32_t level;
 	uint64_t seen_ns;
 	uint64_t peak_bytes, limit_bytes; /* of its cgroup */
@@ -139,11 +140,11 @@ struct story {
 	uint64_t most_full_ns;
 	struct trace_look first_look, last_look; /* of the host's view */
 
-	struct story_view view[STORY_VIEWS]; /* by number */
+	struct story_view view[STORY_VIEWS]; /* by place; the first is the host's */
 	struct story_table tasks;
 	struct story_table cgroups;
 	struct story_stalls kthreads;
-	uint64_t stall_count; /* recorded, of tasks and kernel threads */
+	uint64_t stall_count;                     /* recorded, of tasks and kernel threads */
 	struct story_faulter fault[STORY_FAULTS]; /* the newest */
 	uint64_t fault_count;
 	struct story_faulter worst_fault[3]; /* who had most faults before the worst moment */
