@@ -116,10 +116,11 @@ static void print_growth(FILE *out, const struct story *story)
 
 	if (!story->worst_level)
 		return;
-	fprintf(out, "before   in the 10 s before %s:",
-		pn_mem_level_name((pn_mem_level)story->worst_level));
+	fprintf(out, "before   in the 10 s before %s%s",
+		pn_mem_level_name((pn_mem_level)story->worst_level),
+		story->worst_ns == story->first_ns ? ", which are not in the trace" : "");
 	if (story->view[0].growth_bytes_per_s > 0)
-		fprintf(out, " the host lost %s a second",
+		fprintf(out, ": the host lost %s a second",
 			format_bytes(a, (uint64_t)story->view[0].growth_bytes_per_s));
 	fprintf(out, "\n");
 	for (unsigned i = 1; i < STORY_VIEWS; i++)

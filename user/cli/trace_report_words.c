@@ -100,7 +100,9 @@ char *report_prevented(char buf[static REPORT_TEXT], const struct story *story,
 		n = say_bytes(buf, refusal, "a");
 		break;
 	case PN_CHECK_CGROUP:
-		n = say_bytes(buf, refusal, "a cgroup");
+		/* Its reserve follows from its limit. */
+		n = snprintf(buf, REPORT_TEXT, "%s less in use there, or memory.max higher",
+			     format_bytes(wait, refusal->worst_lack_bytes));
 		break;
 	case PN_CHECK_DIE:
 		n = say_bytes(buf, refusal, "a die");
