@@ -24,6 +24,7 @@
 #include "lib/agent_proc.h"
 #include "lib/pressure.h"
 #include "lib/verdict_log.h"
+#include "pn_batch.h"
 #include "pn_engine.h"
 #include "pn_memwatch.h"
 #include "pn_trace.h"
@@ -422,6 +423,46 @@ static void test_verdicts(void **state)
 	assert_string_equal(content.last_verdict.comm, "test_recorder");
 }
 
+static bool dumps(void *arg)
+{
+	int r = pn_trace_dump(NULL, DUMP_MS, arg, 256);
+
+	assert_true(!r || r == -EBUSY); /* the file for the level that is CRITICAL */
+	return !r;
+}
+
+/* A request that the gate refuses, which no admission was asked for. */
+static void test_refused_by_the_gate(void **state)
+{
+	const char *args[] = { "--no-bpf", "--procfs", NULL, NULL };
+	struct content content;
+	bs_grant grant;
+	bs_sched *queue;
+	char path[256];
+
+	tree_make(&proc);
+	args[2] = proc.path;
+	tree_write(&proc, "pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	set_avail(900);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	assert_int_equal(bs_new(&queue, 1, 1), 0);
+	bs_notify_pressure(queue, PN_MEM_LEVEL_CRITICAL);
+	assert_int_equal(bs_slot_acquire(queue, NULL, UINT64_MAX, &grant), BS_REFUSED);
+	assert_true(grant.retry_after_ms > 0);
+	bs_free(queue);
+	pn_memwatch_stop();
+	assert_true(test_until(dumps, path, LIMIT_MS));
+	content = read_file(path);
+	assert_int_equal(content.verdicts, 1);
+	assert_int_equal(content.refusals, 1);
+	assert_int_equal(content.last_verdict.ask, TRACE_ASK_SLOT);
+	assert_int_equal(content.last_verdict.level, PN_MEM_LEVEL_CRITICAL);
+	assert_int_equal(content.last_verdict.retry_after_ms, grant.retry_after_ms);
+	tree_free(&proc);
+}
+
 /* ---- the kernel's records -----------------------------------------------------------------------
  */
 
@@ -478,6 +519,7 @@ int main(void)
 		recorder_test(test_rotation),
 		recorder_test(test_full_disk),
 		recorder_test(test_verdicts),
+		recorder_test(test_refused_by_the_gate),
 		recorder_test(test_stalls),
 	};
 

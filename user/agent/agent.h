@@ -53,9 +53,10 @@ struct agent {
 	uint64_t wakeups;
 
 	struct dies *dies;
-	struct recorder *recorder; /* NULL: off */
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	struct server *server;
+
+	struct recorder *recorder; /* NULL: off */
 };
 
 /* look.c: reads everything, publishes every view, arms the timer. force: PSI too, now. */

@@ -251,6 +251,8 @@ static void print_refusal(FILE *out, const struct story *story, const struct sto
 		v->pid, report_at(at, story, r->first_ns), report_check(v->check));
 	if (v->check == PN_CHECK_PSI_FULL)
 		fprintf(out, "full %.2f at a limit of %.2f\n", v->psi_full_pct, v->psi_limit_pct);
+	else if (v->check == PN_CHECK_NONE)
+		fprintf(out, "the level was CRITICAL\n");
 	else if (v->check == PN_CHECK_WINDOW)
 		fprintf(out, "%d tokens, window %d\n", v->n_tokens, v->max_window);
 	else

@@ -58,9 +58,9 @@ const char *report_end(enum trace_file_end end)
 
 const char *report_ask(uint32_t ask)
 {
-	static const char *const names[] = { "?", "request", "load", "load-die", "spike" };
+	static const char *const names[] = { "?", "request", "load", "load-die", "spike", "slot" };
 
-	return names[ask < 5 ? ask : 0];
+	return names[ask < 6 ? ask : 0];
 }
 
 const char *report_check(uint32_t check)
@@ -92,6 +92,9 @@ char *report_prevented(char buf[static REPORT_TEXT], const struct story *story,
 	int n = 0;
 
 	switch (first->check) {
+	case PN_CHECK_NONE:
+		n = snprintf(buf, REPORT_TEXT, "a level below CRITICAL");
+		break;
 	case PN_CHECK_PSI_FULL:
 		n = snprintf(buf, REPORT_TEXT, "PN_PSI_FULL_REJECT above %.2f",
 			     first->psi_full_pct);

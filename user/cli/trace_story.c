@@ -256,6 +256,8 @@ static bool would_admit(const struct trace_verdict *verdict, const struct trace_
 	uint64_t have = 0;
 
 	switch (verdict->check) {
+	case PN_CHECK_NONE: /* refused by the level alone */
+		return look->level < PN_MEM_LEVEL_CRITICAL;
 	case PN_CHECK_PSI_FULL:
 		return fmax(look->host_psi_full_avg10, look->live_psi_full_avg10) <
 		       verdict->psi_limit_pct;

@@ -147,6 +147,7 @@ enum trace_ask {
 	TRACE_ASK_LOAD = 2,     /* pn_admit_model_load */
 	TRACE_ASK_LOAD_DIE = 3, /* pn_admit_model_load_die */
 	TRACE_ASK_SPIKE = 4,    /* pn_admit_load_spike */
+	TRACE_ASK_SLOT = 5,     /* a place in the batch, refused by its gate: bs_slot_acquire */
 };
 
 enum {
