@@ -246,7 +246,7 @@ bundle: all
 bench:
 	$(Q)tools/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench $(B)/tests/trace_make
-	$(Q)$(B)/tools/bench $(B)
+	$(Q)dir=$$(mktemp -d); PN_TRACE_DIR=$$dir $(B)/tools/bench $(B); r=$$?; rm -rf $$dir; exit $$r
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/include/pnmem \

@@ -36,6 +36,8 @@ struct recording {
 	struct record_helper helper;
 	struct record_tasks tasks;
 	int stream_fd; /* of the agent, -1: there is none */
+	bool polling;  /* there is none: this process looks for itself */
+	uint64_t seq;  /* of the snapshot that was last recorded so */
 	int signal_fd;
 	bool progress; /* stderr is a terminal */
 	uint64_t begin_ns, tick_ns;
@@ -122,6 +124,27 @@ static void take(void *arg, const struct trace_record *record, const void *raw, 
 	record_file_add(&rec->file, raw, bytes);
 }
 
+/* Without the agent's records: the levels at least, as pnmem's own poll finds them. */
+static void begin_polling(struct recording *rec)
+{
+	rec->polling = !pn_memwatch_start();
+}
+
+static void record_poll(struct recording *rec)
+{
+	struct trace_look look;
+	pn_mem_state state;
+	pn_mem_ext ext;
+
+	if (!rec->polling || pn_memwatch_read_ext(&state, &ext) || state.seq == rec->seq)
+		return;
+	rec->seq = state.seq;
+	trace_look_make(&look, 0, &state, &ext);
+	record_file_put(&rec->file, TRACE_LOOK, &look, sizeof(look), NULL);
+	rec->file.level = look.level;
+	rec->file.has_level = true;
+}
+
 static void read_stream(struct recording *rec)
 {
 	unsigned char packet[TRACE_RING_RECORD_MAX];
@@ -134,10 +157,11 @@ static void read_stream(struct recording *rec)
 			take(rec, &record, packet, used);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	fprintf(stderr, "%spnmem: the agent has gone: no more snapshots and verdicts\n",
-		rec->progress ? "\n" : "");
+	fprintf(stderr, "%spnmem: the agent has gone: no more verdicts, a snapshot every %d ms\n",
+		rec->progress ? "\n" : "", PN_MEMWATCH_POLL_MS);
 	close(rec->stream_fd);
 	rec->stream_fd = -1;
+	begin_polling(rec);
 }
 
 static void read_signals(struct recording *rec)
@@ -214,6 +238,7 @@ static void turn(struct recording *rec)
 		read_signals(rec);
 	if (now_ns() - rec->tick_ns >= TICK_NS) {
 		rec->tick_ns = now_ns();
+		record_poll(rec);
 		record_file_flush(&rec->file);
 		show_progress(rec);
 	}
@@ -263,6 +288,9 @@ static void finish(struct recording *rec)
 		read_stream(rec);
 	if (rec->stream_fd >= 0)
 		close(rec->stream_fd);
+	record_poll(rec);
+	if (rec->polling)
+		pn_memwatch_stop();
 	record_helper_end(&rec->helper);
 }
 
@@ -288,14 +316,15 @@ static int open_signals(void)
 static void open_stream(struct recording *rec)
 {
 	rec->stream_fd = pn_trace_stream(NULL);
+	if (rec->stream_fd >= 0)
+		return;
 	if (rec->stream_fd == -EBUSY)
-		fprintf(stderr, "pnmem: another recording has the agent's snapshots and verdicts: "
-				"this one is without\n");
-	else if (rec->stream_fd < 0)
-		fprintf(stderr,
-			"pnmem: no agent, or none that records (%s): without snapshots and "
-			"verdicts\n",
+		fprintf(stderr, "pnmem: another recording has the agent's records: this one is "
+				"without verdicts\n");
+	else
+		fprintf(stderr, "pnmem: no agent, or none that records (%s): without verdicts\n",
 			strerror(-rec->stream_fd));
+	begin_polling(rec);
 }
 
 static int end_status(const struct recording *rec, bool hooks)
