@@ -132,7 +132,8 @@ $(B)/pnmemd: $(call objs,obj,$(agent_src) $(core_src) $(host_src))
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) -o $@
 
-$(B)/pnmem: $(call objs,obj,$(cli_src)) $(B)/libpnmem.a
+# Not libpnmem.a, in which the names of core are local: what reads trace files needs those.
+$(B)/pnmem: $(call objs,obj,$(cli_src)) $(lib_objs)
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
@@ -178,11 +179,18 @@ $(B)/tests/json_check: $(B)/obj/tests/json_check.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
+# Writes trace files of any length.
+$(B)/tests/trace_make: $(call objs,obj,tests/trace_make.c $(core_src))
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) $(lib_libs) -o $@
+
 $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -fsanitize=fuzzer,address,undefined \
-		-fno-sanitize-recover=all $< $(core_src) $(host_src) $(lib_libs) -o $@
+		-fno-sanitize-recover=all $(filter %.c,$^) $(lib_libs) -o $@
+
+$(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c stallers.c names.c)
 
 # The agent's message handler, with the agent behind it.
 served_src := $(filter-out user/agent/main.c,$(agent_src)) tests/host/lib/made_host.c
@@ -245,7 +253,7 @@ $(B)/tests/fake-cuda: $(call objs,obj,$(addprefix tests/cuda/,fake_cuda_main.c f
 	$(Q)$(CC) $^ $(LDFLAGS) -pthread -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
-       $(B)/asan/pnmemd $(B)/tests/live_fuzz \
+       $(B)/asan/pnmemd $(B)/tests/live_fuzz $(B)/tests/trace_make \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 
@@ -280,13 +288,14 @@ bundle: $(addprefix $(B)/,pnmemd pnmem pnmem-dies tools/gpu-probe)
 
 bench:
 	$(Q)tools/deps.sh test
-	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench $(B)/tests/libcuda.so.1
-	$(Q)$(B)/tools/bench $(B)
+	$(Q)$(MAKE) --no-print-directory all $(B)/tools/bench $(B)/tests/libcuda.so.1 \
+		$(B)/tests/trace_make
+	$(Q)dir=$$(mktemp -d); PN_TRACE_DIR=$$dir $(B)/tools/bench $(B); r=$$?; rm -rf $$dir; exit $$r
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/include/pnmem \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/systemd/system \
-		$(addprefix $(DESTDIR)$(PREFIX)/share/man/,man1 man7 man8)
+		$(addprefix $(DESTDIR)$(PREFIX)/share/man/,man1 man5 man7 man8)
 	install -m 755 $(B)/pnmem $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/pnmemd $(DESTDIR)$(PREFIX)/sbin/
 	install -D -m 755 $(B)/pnmem-dies $(DESTDIR)$(PREFIX)/libexec/pnmem/pnmem-dies
@@ -299,6 +308,7 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' tools/pnmemd.service.in \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/pnmemd.service
 	install -m 644 tools/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 tools/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
 	install -m 644 tools/man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	install -m 644 tools/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 

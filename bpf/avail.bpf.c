@@ -49,11 +49,11 @@ int avail_page_faults(void *ctx)
 	__u64 now_ns, count;
 
 	counter_add(&faults, fault_period);
-	count = faults - gate_look_faults;
-	if (!gate_armed || count < gate_min_faults)
+	count = record_all ? fault_period : faults - gate_look_faults;
+	if (!record_all && (!gate_armed || count < gate_min_faults))
 		return 0;
 	now_ns = bpf_ktime_get_ns();
-	if ((__s64)(now_ns - gate_look_ns) < (__s64)gate_min_interval_ns)
+	if (!record_all && (__s64)(now_ns - gate_look_ns) < (__s64)gate_min_interval_ns)
 		return 0;
 	cpu = cpu_state();
 	if (!cpu)

@@ -102,8 +102,9 @@ struct exchange {
 };
 
 static const struct exchange version_1[] = {
+	/* The reserved word has had a meaning since: what the agent takes. */
 	{ "hello", MAGIC "0100 18000000 07000000 00000000 00000000",
-	  MAGIC "4100 ........ 07000000 00000000 00000000 ........", 48 },
+	  MAGIC "4100 ........ 07000000 00000000 ........ ........", 48 },
 	{ "poll now", MAGIC "0200 18000000 08000000 00000000 00000000",
 	  MAGIC "4000 ........ 08000000 00000000 00000000", 24 },
 	{ "set die",

@@ -31,8 +31,11 @@ static void test_requests(void **state)
 		{ PROTO_COMMIT, sizeof(struct proto_reservation) },
 		{ PROTO_RELEASE, sizeof(struct proto_reservation) },
 		{ PROTO_RESERVATIONS, sizeof(struct proto_reservations) },
+		{ PROTO_TRACE_DUMP, sizeof(struct proto_header) },
+		{ PROTO_TRACE_RECORD, sizeof(struct proto_header) },
+		{ PROTO_VERDICT, sizeof(struct proto_verdicts) },
 	};
-	char packet[256] = { 0 };
+	char packet[2048] = { 0 };
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		for (size_t bytes = 0; bytes < sizeof(packet); bytes++) {

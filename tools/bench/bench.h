@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "lib/agent_proc.h"
 #include "rows.h"
@@ -32,6 +33,19 @@ void decisions_bench(struct bench *bench);
 void waiters_bench(struct bench *bench);
 void engines_bench(struct bench *bench);
 void gpu_bench(struct bench *bench);
+void trace_bench(struct bench *bench);
+
+/*
+ * hook_cost.c: reads pages by reclaim in a child in the group, and adds the CPU time of one, in ns;
+ * *result is shared memory. 0 or -errno.
+ */
+struct pressure_group;
+int hook_cost_reclaim(const struct pressure_group *group, _Atomic double *result,
+		      struct samples *ret);
+
+/* trace.c: pnmem trace record, recording when this returns: its pid or -errno. */
+pid_t recording_start(const char *path);
+void recording_stop(pid_t pid);
 
 /* True once SIGINT, SIGTERM or SIGHUP has come: end the round, clean up, return. */
 bool bench_stopped(void);

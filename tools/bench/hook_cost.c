@@ -209,6 +209,16 @@ static bool load_run(const struct load *load, const struct pressure_group *group
 	return true;
 }
 
+int hook_cost_reclaim(const struct pressure_group *group, _Atomic double *result,
+		      struct samples *ret)
+{
+	struct failure failure = { 0 };
+
+	if (load_run(&load_table[LOAD_COUNT - 1], group, result, ret, &failure))
+		return 0;
+	return failure.err ? failure.err : -EIO;
+}
+
 static bool loads_run(struct costs costs[LOAD_COUNT], bool with, int repeats,
 		      const struct pressure_group *group, _Atomic double *result,
 		      struct failure *failure)

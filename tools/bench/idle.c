@@ -84,13 +84,13 @@ static void watch_windows(struct bench *bench, const _Atomic uint64_t *poll_look
 
 static void add_rows(struct bench *bench, const struct idle *idle)
 {
-	struct row rss = { .name = "agent, resident memory",
+	struct row rss = { .name = "agent, resident memory, its 8 MiB recorder included",
 			   .unit = "MiB",
 			   .value_p99 = NAN,
 			   .baseline = NAN,
 			   .baseline_p99 = NAN,
 			   .goal_of = GOAL_VALUE,
-			   .goal = 12,
+			   .goal = 12 + 8,
 			   .count = 1,
 			   .value = idle->rss_mib };
 

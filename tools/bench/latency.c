@@ -162,21 +162,29 @@ static int chain_listen(struct chain *chain, int processes, pid_t reader, int bu
 	return 0;
 }
 
-static int pnmem_round(struct chain *chain, pid_t reader, int bursts)
+static int pnmem_round(struct chain *chain, pid_t reader, int bursts, bool recorded)
 {
 	struct agent_proc agent;
-	pid_t engine = 0;
+	pid_t engine = 0, recording = 0;
+	char path[128];
 	int r = agent_proc_init(&agent);
 
 	if (r)
 		return r;
 	r = agent_proc_start(&agent, NULL);
+	snprintf(path, sizeof(path), "%s/recording", agent.dir);
+	if (!r && recorded) {
+		recording = recording_start(path);
+		r = recording < 0 ? (int)recording : 0;
+	}
 	chain->ready = 0;
 	if (!r) {
 		engine = chain_fork(chain, engine_run);
 		r = engine < 0 ? -EAGAIN : chain_listen(chain, 1, reader, bursts);
 	}
 	pressure_stop(engine);
+	recording_stop(recording);
+	unlink(path);
 	agent_proc_destroy(&agent);
 	return r;
 }
@@ -195,24 +203,25 @@ static int bare_round(struct chain *chain, pid_t reader, int bursts)
 	return r;
 }
 
-static void add_row(struct bench *bench, const char *name, double percent, double goal_ratio,
-		    const struct chain *pnmem, const struct chain *bare)
+static void add_row(struct bench *bench, const char *name, double percent, enum goal_of goal_of,
+		    double goal_ratio, const struct chain *pnmem, const char *against,
+		    const struct chain *bare)
 {
 	struct row row = {
 		.unit = "us",
 		.value = samples_percentile(&pnmem->us, percent),
 		.value_p99 = NAN,
-		.against = "the bare chain",
+		.against = against,
 		.baseline = samples_percentile(&bare->us, percent),
 		.baseline_p99 = NAN,
-		.goal_of = GOAL_RATIO,
+		.goal_of = goal_of,
 		.goal = goal_ratio,
 		.count = pnmem->us.count < bare->us.count ? pnmem->us.count : bare->us.count,
 	};
 
 	if (!row.count) {
 		rows_add_failed(&bench->rows, name, "no first stall was seen by %s",
-				pnmem->us.count ? "the bare chain" : "the engine");
+				pnmem->us.count ? against : "the engine");
 		return;
 	}
 	snprintf(row.name, sizeof(row.name), "%s", name);
@@ -222,7 +231,7 @@ static void add_row(struct bench *bench, const char *name, double percent, doubl
 void latency_bench(struct bench *bench)
 {
 	int rounds = bench->quick ? 1 : 5, bursts = bench->quick ? 12 : 63;
-	struct chain *chains = bench_shared(2 * sizeof(*chains));
+	struct chain *chains = bench_shared(3 * sizeof(*chains));
 	struct pressure_group group;
 	pid_t reader = 0;
 	int r = geteuid() ? -EPERM : !chains ? -ENOMEM : pressure_group_create(&group, GROUP_BYTES);
@@ -238,9 +247,11 @@ void latency_bench(struct bench *bench)
 	else
 		kill(reader, SIGSTOP);
 	for (int i = 0; i < rounds && !r && !bench_stopped(); i++) {
-		r = pnmem_round(&chains[0], reader, bursts);
+		r = pnmem_round(&chains[0], reader, bursts, false);
 		if (!r)
 			r = bare_round(&chains[1], reader, bursts);
+		if (!r)
+			r = pnmem_round(&chains[2], reader, bursts, true);
 	}
 	pressure_stop(reader);
 	pressure_group_destroy(&group);
@@ -248,9 +259,14 @@ void latency_bench(struct bench *bench)
 		rows_add_failed(&bench->rows, "stall record -> engine awake", "a round failed: %s",
 				bench_why(r));
 	} else if (!bench_stopped()) {
-		add_row(bench, "stall record -> engine awake, p50", 50, 1.5, &chains[0],
-			&chains[1]);
-		add_row(bench, "stall record -> engine awake, p99", 99, 2, &chains[0], &chains[1]);
+		add_row(bench, "stall record -> engine awake, p50", 50, GOAL_RATIO, 1.5, &chains[0],
+			"the bare chain", &chains[1]);
+		add_row(bench, "stall record -> engine awake, p99", 99, GOAL_RATIO, 2, &chains[0],
+			"the bare chain", &chains[1]);
+		add_row(bench, "the same while recording, p50", 50, GOAL_NONE, 0, &chains[2],
+			"not recording", &chains[0]);
+		add_row(bench, "the same while recording, p99", 99, GOAL_NONE, 0, &chains[2],
+			"not recording", &chains[0]);
 	}
-	munmap(chains, 2 * sizeof(*chains));
+	munmap(chains, 3 * sizeof(*chains));
 }

@@ -36,6 +36,7 @@ static const struct subject {
 	{ "tight", tight_bench },
 	{ "latency", latency_bench },
 	{ "hooks", hook_cost_bench },
+	{ "trace", trace_bench },
 };
 
 #define SUBJECT_COUNT (sizeof(subject_table) / sizeof(subject_table[0]))
@@ -128,8 +129,7 @@ int main(int argc, char **argv)
 		.doc = "Measures pnmem, in some ten minutes; run it from the top of the tree. "
 		       "BUILD is the build folder, where bench.json is written. Subjects: "
 		       "decisions, snapshot, waiters, engines, idle, gpu, tight, latency, "
-		       "hooks; all "
-		       "without any.",
+		       "hooks, trace; all without any.",
 	};
 	const char *quick = getenv("BENCH_QUICK");
 	struct options options = { .quick = quick && strcmp(quick, "") && strcmp(quick, "0") };

@@ -18,6 +18,7 @@
 struct agent_view;
 struct dies;
 struct pressure_watch;
+struct recorder;
 struct reserve;
 struct server;
 
@@ -36,10 +37,16 @@ struct stall_time {
 	uint64_t full_us;
 };
 
+/* What may be left out beside what was taken off; and that, as of the last time. */
+struct spared_credit {
+	uint64_t us;
+	uint64_t seen_us;
+};
+
 /* spared.c: the host's PSI without what limited groups stalled by themselves. */
 struct spared {
 	struct stall_time taken; /* off the host's total */
-	struct stall_time seen;  /* as of the last fold into live */
+	struct spared_credit some_credit, full_credit;
 	uint64_t taken_ns;       /* the last time that anything was, 0 never */
 	struct stall_time total; /* what is left of it; never goes back */
 	struct psi_live live;    /* of that */
@@ -83,8 +90,8 @@ struct agent {
 	uint64_t wakeups;
 
 	struct dies *dies;
-	struct reserve *reserve; /* NULL before the first reservation (reserve.c) */
-	uint64_t serving_ns;     /* since when engines can connect */
+	struct reserve *reserve;  /* NULL before the first reservation (reserve.c) */
+	uint64_t serving_ns;      /* since when engines can connect */
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	unsigned n_views;
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
@@ -95,6 +102,7 @@ struct agent {
 	struct spared spared;
 	struct server *server;
 	struct pressure_watch *pressure_watch; /* NULL: no such socket */
+	struct recorder *recorder;             /* NULL: off */
 };
 
 /*

@@ -14,6 +14,7 @@
 #include "agent/cuda_hooks.h"
 #include "agent/log.h"
 #include "agent/privileges.h"
+#include "agent/recorder.h"
 #include "host/clock.h"
 #include "host/cuda_calls.h"
 #include "host/cuda_maps.h"
@@ -71,6 +72,7 @@ static void on_event(void *arg, const struct pn_event *event)
 {
 	struct cuda_watch *watch = arg;
 
+	recorder_event(watch->agent, event);
 	if (event->kind == PN_EVENT_CUDA_CALL)
 		watch->calls.call(watch->calls.arg);
 	else if (event->kind == PN_EVENT_CUDA_EXIT)

@@ -122,6 +122,8 @@ struct hooks {
 	struct ring_buffer *ring;
 	hooks_event_fn fn;
 	void *arg;
+	bool record_all;
+	uint32_t ring_bytes;
 	uint32_t stall_mode;
 	uint32_t memcg_mode;
 	pn_hook_status status[HOOK_COUNT];
@@ -159,7 +161,8 @@ static bool psi_is_on(void)
 
 /* Loads the programs with want[] set; also makes the maps, and before 5.11 raises RLIMIT_MEMLOCK
  * for them (libbpf does). Returns 0 or -errno; image_close either way. */
-static int image_load(struct image *image, const char *btf_path, const bool want[HOOK_COUNT])
+static int image_load(struct image *image, const struct hooks *hooks, const char *btf_path,
+		      const bool want[HOOK_COUNT])
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = btf_path);
 
@@ -170,6 +173,9 @@ static int image_load(struct image *image, const char *btf_path, const bool want
 	image->skel->rodata->psi_on = psi_is_on();
 	image->skel->rodata->fault_period = FAULT_PERIOD;
 	image->skel->rodata->lost_ns = STALL_LOST_NS;
+	image->skel->rodata->record_all = hooks->record_all;
+	if (hooks->ring_bytes)
+		bpf_map__set_max_entries(image->skel->maps.ring, hooks->ring_bytes);
 	for (size_t i = 0; i < HOOK_COUNT; i++) {
 		struct bpf_program *program =
 			bpf_object__find_program_by_name(image->skel->obj, hook_table[i].program);
@@ -264,7 +270,7 @@ static bool unit_probe(struct hooks *hooks, enum unit unit, const char *btf_path
 		if (hook_table[i].unit != unit)
 			continue;
 		want[i] = true;
-		err = image_load(&image, btf_path, want);
+		err = image_load(&image, hooks, btf_path, want);
 		if (!err)
 			err = image_attach(&image, i);
 		image_close(&image);
@@ -351,7 +357,7 @@ static bool best_try(struct hooks *hooks, uint32_t best_mode, const char *btf_pa
 
 	for (size_t i = 0; i < HOOK_COUNT; i++)
 		want[i] = hook_table[i].mode == best_mode || hook_table[i].mode == PN_MODE_NONE;
-	err = image_load(&image, btf_path, want);
+	err = image_load(&image, hooks, btf_path, want);
 	for (size_t i = 0; i < HOOK_COUNT && !err; i++)
 		if (want[i])
 			err = image_attach(&image, i);
@@ -382,7 +388,7 @@ static int hooks_start(struct hooks *hooks, const char *btf_path)
 	}
 	if (!active)
 		return first_err;
-	err = image_load(&hooks->image, btf_path, want);
+	err = image_load(&hooks->image, hooks, btf_path, want);
 	active = 0;
 	for (size_t i = 0; i < HOOK_COUNT; i++) {
 		if (!want[i])
@@ -431,6 +437,8 @@ int hooks_open(struct hooks **ret, const struct hooks_options *options, hooks_ev
 	}
 	hooks->fn = fn;
 	hooks->arg = arg;
+	hooks->record_all = options->record_all;
+	hooks->ring_bytes = options->ring_bytes;
 	for (size_t i = 0; i < HOOK_COUNT; i++) {
 		pn_hook_status *status = &hooks->status[i];
 

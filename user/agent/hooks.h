@@ -9,6 +9,7 @@
 #ifndef PNMEM_HOOKS_H
 #define PNMEM_HOOKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,12 @@ struct hooks_options {
 	 * PN_MODE_TRACEPOINT, which cgroup events do not have; PN_MODE_PSI_TRIGGER and
 	 * PN_MODE_POLL: no BPF for stalls and cgroup events. */
 	uint32_t best_mode;
+	/*
+	 * All records that there are: no limit on their rate, no gate, and none wakes anybody: for
+	 * one who calls hooks_consume every few milliseconds.
+	 */
+	bool record_all;
+	uint32_t ring_bytes; /* a power of two; 0: what the agent needs */
 	/* Kernel BTF to use instead of /sys/kernel/btf/vmlinux, NULL for that (PNMEM_BTF). */
 	const char *btf_path;
 };

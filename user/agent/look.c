@@ -141,6 +141,7 @@ static bool publish(struct agent *agent, struct agent_view *av,
 	view_publish(view, spared_source(agent, av, now_ns), &agent->config, now_ns,
 		     agent->event_ns, av->fresh);
 	av->fresh = av->asked = false;
+	recorder_publish(agent, av);
 	log_sources(agent, av);
 	return view->carry.level_changes != changes_before;
 }

@@ -19,6 +19,8 @@
 #include "agent/log.h"
 #include "agent/pressure_watch.h"
 #include "agent/privileges.h"
+#include "agent/record.h"
+#include "agent/recorder.h"
 #include "agent/reserve.h"
 #include "core/settings.h"
 #include "host/clock.h"
@@ -214,8 +216,10 @@ static int agent_open(struct agent *agent)
 	if (r < 0)
 		return r;
 	r = open_signals(agent);
-	if (!r)
-		r = dies_open(agent);
+	if (r)
+		return r;
+	recorder_open(agent);
+	r = dies_open(agent);
 	if (!r)
 		r = server_open(agent);
 	if (!r)
@@ -249,6 +253,7 @@ static void agent_close(struct agent *agent)
 	wake_close(agent);
 	views_close(agent);
 	host_source_close(&agent->source);
+	recorder_close(agent);
 	sd_event_source_disable_unref(agent->timer);
 	sd_event_unref(agent->event);
 	if (agent->cgroupfs_fd >= 0)
@@ -329,6 +334,8 @@ int main(int argc, char **argv)
 	struct agent agent = { .options = &options, .procfs_fd = -1, .cgroupfs_fd = -1 };
 	int ready_fd = -1, r;
 
+	if (argc == 2 && !strcmp(argv[1], RECORD_OPTION))
+		return record_main();
 	prctl(PR_SET_NAME, "pnmemd"); /* the bundle's loader starts us under its own name */
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

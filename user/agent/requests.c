@@ -12,6 +12,7 @@
 #include "agent/clients.h"
 #include "agent/dies.h"
 #include "agent/reserve.h"
+#include "agent/trace_serve.h"
 #include "agent/views.h"
 #include "host/clock.h"
 
@@ -60,6 +61,8 @@ static int reply_welcome(struct client *client, const struct proto_header *reque
 	 * seq, where other engines have kept this view since before that poll.
 	 */
 	view->fresh = view->asked = true;
+	if (client->server->agent->recorder)
+		welcome.header.reserved = PROTO_TAKES_VERDICTS;
 	client_send_after_look(client, &welcome, sizeof(welcome), view->memfd, false);
 	return 0;
 }
@@ -266,6 +269,15 @@ int client_handle(struct client *client, const union proto_request *request, siz
 	case PROTO_RELEASE:
 	case PROTO_RESERVATIONS:
 		return do_reservation(client, request);
+	case PROTO_VERDICT:
+		return trace_serve_verdicts(client->server->agent, client->view, client->pid,
+					    &request->verdicts);
+	case PROTO_TRACE_RECORD:
+		r = trace_serve_record(client->server->agent, client->sock, &request->header);
+		return r ? reply_status(client, &request->header, r) : 0;
+	case PROTO_TRACE_DUMP:
+		r = trace_serve_dump(client->server->agent, client->sock, &request->header);
+		return r ? reply_status(client, &request->header, r) : 0;
 	default: /* PROTO_POLL_NOW */
 		if (client->view)
 			client->view->asked = true;

@@ -15,6 +15,8 @@
 
 /* As long as avg10 remembers: by then 100 % have decayed to 0.01 %. */
 #define REMEMBERED_NS 93000000000ull
+/* No more than a tenth of what avg10 looks back on. */
+#define CREDIT_MAX_US 1000000
 
 static bool is_recent(uint64_t taken_ns, uint64_t now_ns)
 {
@@ -88,20 +90,22 @@ static void set_psi(struct host_source *source, const struct psi_live *live, uin
 }
 
 /*
- * Adds to *total what the host had since (its total is host_us) that was not taken off. Less than
- * an eighth of what was is no other's: the kernel's own thread that reclaims for a group above
- * memory.high stalls as nobody's, and the two averages over CPUs have different weights.
+ * Adds to *total what the host (its total= is host_us) had since that was not taken off. An eighth
+ * of what was may go the same way, then or later: kernel threads that reclaim and compact for the
+ * group stall as nobody's, and averages over CPUs have different weights.
  */
-static void leave(uint64_t *total_us, uint64_t *taken_us, uint64_t *seen_us, uint64_t host_us)
+static void leave(uint64_t *total_us, uint64_t *taken_us, struct spared_credit *credit,
+		  uint64_t host_us)
 {
 	/* Groups are read after the host, so that what they had may run ahead of it. */
-	uint64_t left_us = u64_sub(host_us, u64_add(*taken_us, *total_us));
+	uint64_t left_us = u64_sub(host_us, u64_add(*taken_us, *total_us)), absorbed_us;
 
-	if (left_us < (*taken_us - *seen_us) / 8)
-		*taken_us += left_us;
-	else
-		*total_us += left_us;
-	*seen_us = *taken_us;
+	credit->us = u64_min(credit->us + (*taken_us - credit->seen_us) / 8, CREDIT_MAX_US);
+	absorbed_us = u64_min(left_us, credit->us);
+	credit->us -= absorbed_us;
+	*taken_us += absorbed_us;
+	*total_us += left_us - absorbed_us;
+	credit->seen_us = *taken_us;
 }
 
 void spared_look(struct agent *agent, bool all, uint64_t now_ns)
@@ -113,9 +117,9 @@ void spared_look(struct agent *agent, bool all, uint64_t now_ns)
 	if (host->source_state[PN_SRC_PSI] != PN_SRC_OK)
 		return;
 	if (all && agent->source.psi_was_read) {
-		leave(&spared->total.some_us, &spared->taken.some_us, &spared->seen.some_us,
+		leave(&spared->total.some_us, &spared->taken.some_us, &spared->some_credit,
 		      host->psi_some_total_us);
-		leave(&spared->total.full_us, &spared->taken.full_us, &spared->seen.full_us,
+		leave(&spared->total.full_us, &spared->taken.full_us, &spared->full_credit,
 		      host->psi_full_total_us);
 		fold(&spared->live, spared->total, now_ns);
 		if (!is_recent(spared->taken_ns, now_ns)) {

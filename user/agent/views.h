@@ -4,6 +4,7 @@
 #define PNMEM_AGENT_VIEWS_H
 
 #include "agent/agent.h"
+#include "agent/recorder.h"
 #include "core/psi_live.h"
 #include "host/signals.h"
 #include "host/view.h"
@@ -30,6 +31,7 @@ struct agent_view {
 	uint64_t taken_ns;
 	struct psi_live live;        /* the host's PSI with that */
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
+	struct recorder_view trace;  /* what the flight recorder has of it */
 	char *key;                   /* the cgroup's paths; "" for the host's own */
 };
 

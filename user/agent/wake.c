@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "agent/log.h"
+#include "agent/recorder.h"
 #include "host/clock.h"
 #include "host/psi_trigger.h"
 
@@ -19,6 +20,7 @@ static void on_record(void *arg, const struct pn_event *event)
 	struct agent *agent = arg;
 
 	views_name(agent, event->cgroup_id);
+	recorder_event(agent, event);
 	/* The first that asked to wake us: a look's latency is told from what waited longest. */
 	if (!agent->event_ns && event->flags & PN_EVENT_F_WAKE)
 		agent->event_ns = event->ts_ns;

@@ -44,6 +44,8 @@ int cmd_wait(int argc, char **argv);
 int cmd_admit(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 int cmd_reservations(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
 
 /* format.c: values as people read them. Each returns its buffer. */
 #define FORMAT_BYTES 32

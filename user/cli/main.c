@@ -21,6 +21,8 @@ static const struct {
 	{ "wait", cmd_wait, "hold a command back until the level is low enough" },
 	{ "admit", cmd_admit, "may a request or a model load begin? the verdict with its numbers" },
 	{ "reservations", cmd_reservations, "memory that engines have been promised" },
+	{ "explain", cmd_explain, "why the level is what it is, and what would change it" },
+	{ "trace", cmd_trace, "what happened: dump the flight recorder, report on a file" },
 	{ "doctor", cmd_doctor, "what works here, what does not, why, and what to do" },
 	{ "stats", cmd_stats, "the agent's counters" },
 };

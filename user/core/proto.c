@@ -46,6 +46,8 @@ int proto_check_request(const void *packet, size_t packet_bytes)
 	case PROTO_HOOKS:
 	case PROTO_DIES:
 	case PROTO_STATS:
+	case PROTO_TRACE_DUMP:
+	case PROTO_TRACE_RECORD:
 		min_bytes = sizeof(struct proto_header);
 		break;
 	case PROTO_SET_DIE:
@@ -69,6 +71,9 @@ int proto_check_request(const void *packet, size_t packet_bytes)
 		break;
 	case PROTO_RESERVATIONS:
 		min_bytes = sizeof(struct proto_reservations);
+		break;
+	case PROTO_VERDICT:
+		min_bytes = sizeof(struct proto_verdicts);
 		break;
 	default:
 		return -EOPNOTSUPP;

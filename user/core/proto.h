@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/trace_format.h"
 #include "pn_memwatch.h"
 #include "pn_reserve.h"
 
@@ -35,6 +36,10 @@ enum proto_type {
 	PROTO_RESERVATIONS = 12, /* -> PROTO_RESERVATIONS_REPLY */
 	PROTO_VIEW_OF = 13,      /* -> PROTO_WELCOME with another process's page; uid 0 only */
 
+	PROTO_TRACE_DUMP = 14,   /* -> PROTO_TRACE_DUMPED when the file is written; uid 0 only */
+	PROTO_VERDICT = 15,      /* no reply; only to an agent that says PROTO_TAKES_VERDICTS */
+	PROTO_TRACE_RECORD = 16, /* -> PROTO_ACK, then a trace record a packet; uid 0 only */
+
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,
 	PROTO_HOOKS_REPLY = 66,
@@ -44,6 +49,7 @@ enum proto_type {
 	PROTO_EVENT = 70, /* no reply: its id is that of the subscription */
 	PROTO_RESERVE_REPLY = 71,
 	PROTO_RESERVATIONS_REPLY = 72,
+	PROTO_TRACE_DUMPED = 73,
 };
 
 struct proto_header {
@@ -53,11 +59,17 @@ struct proto_header {
 	uint32_t size_bytes; /* of the whole packet */
 	uint32_t id;         /* chosen by the client, returned in the reply */
 	int32_t status;      /* replies: 0 or -errno */
+	/* Of PROTO_WELCOME: PROTO_TAKES_*; else 0. */
 	uint32_t reserved;
 };
 
-/* The header alone: PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_DIES, PROTO_STATS, PROTO_ACK.
- */
+/* What an agent can, beyond the first version. */
+enum {
+	PROTO_TAKES_VERDICTS = 1u << 0,
+};
+
+/* The header alone: PROTO_HELLO, PROTO_POLL_NOW, PROTO_HOOKS, PROTO_DIES, PROTO_STATS,
+ * PROTO_TRACE_DUMP, PROTO_TRACE_RECORD, PROTO_ACK. */
 
 /* No request is longer, in this version or one that appended to it. */
 #define PROTO_REQUEST_MAX_BYTES 4096
@@ -202,6 +214,25 @@ struct proto_reservations_reply {
 	struct proto_reservation_line line[PROTO_RESERVATIONS_MAX];
 };
 
+/* Where the flight recorder has been written to; the status says if it has. */
+struct proto_trace_dumped {
+	struct proto_header header;
+	char path[256];
+};
+
+#define PROTO_VERDICTS_MAX 16
+
+/* What admission answered in this engine; view and pid are for the agent to say. */
+struct proto_verdicts {
+	struct proto_header header;
+	uint32_t count;   /* at most PROTO_VERDICTS_MAX */
+	uint32_t dropped; /* for which the engine had no room, since the last packet */
+	struct {
+		uint64_t ts_ns; /* CLOCK_MONOTONIC */
+		struct trace_verdict verdict;
+	} at[PROTO_VERDICTS_MAX];
+};
+
 union proto_request {
 	struct proto_header header;
 	struct proto_set_die set_die;
@@ -211,6 +242,7 @@ union proto_request {
 	struct proto_reserve reserve;
 	struct proto_reservation reservation;
 	struct proto_reservations reservations;
+	struct proto_verdicts verdicts;
 };
 
 _Static_assert(sizeof(struct proto_header) == 24, "wire layout");
@@ -218,6 +250,8 @@ _Static_assert(sizeof(struct proto_set_die) == 56, "wire layout");
 _Static_assert(sizeof(struct proto_set_die_id) == 80, "wire layout");
 _Static_assert(sizeof(struct proto_die_place) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_welcome) == 48, "wire layout");
+_Static_assert(sizeof(struct proto_verdicts) == 1824, "wire layout");
+_Static_assert(sizeof(struct proto_trace_dumped) == 280, "wire layout");
 _Static_assert(sizeof(pn_hook_status) == 200, "wire layout");
 _Static_assert(sizeof(struct proto_subscribe) == 32, "wire layout");
 _Static_assert(sizeof(struct proto_event) == 72, "wire layout");

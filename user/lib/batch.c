@@ -12,6 +12,7 @@
 #include "pn_batch.h"
 #include "lib/batch_source.h"
 #include "host/clock.h"
+#include "lib/verdict_log.h"
 #include "lib/waiter.h"
 
 /*
@@ -272,6 +273,20 @@ int bs_bind_check(bs_sched *bs, int n_slots)
 	return fits ? 0 : BS_REFUSED;
 }
 
+/* The gate refuses at CRITICAL alone. Called without the lock. */
+static void refused(bs_grant *ret, uint32_t retry_after_ms)
+{
+	const pn_admit_result result = {
+		.verdict = PN_VERDICT_REJECT,
+		.die_id = -1,
+		.level = PN_MEM_LEVEL_CRITICAL,
+		.retry_after_ms = retry_after_ms,
+	};
+
+	ret->retry_after_ms = retry_after_ms;
+	verdict_log(TRACE_ASK_SLOT, 0, 0, 0, &result);
+}
+
 /* Joins the queue and pumps it. True if the answer came at once. */
 static bool acquire_enter(bs_sched *bs, bs_request *request, struct waiter *w)
 {
@@ -307,7 +322,7 @@ int bs_slot_acquire(bs_sched *bs, bs_request *request, uint64_t deadline_ns, bs_
 	if (!w.rc)
 		ret->slot = (int)w.value;
 	else if (w.rc == BS_REFUSED)
-		ret->retry_after_ms = (uint32_t)w.value;
+		refused(ret, (uint32_t)w.value);
 	return w.rc;
 }
 

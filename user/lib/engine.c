@@ -3,6 +3,7 @@
 #include "core/engine.h"
 #include "host/clock.h"
 #include "lib/admit_settings.h"
+#include "lib/verdict_log.h"
 
 #define LOG_LINE_BYTES 192
 
@@ -38,6 +39,10 @@ pn_admit_status pn_admit_result_for(pn_engine *model, int n_tokens, pn_admit_res
 		return fail_open(n_tokens, out);
 	status = engine_decide(&settings->admission, model, n_tokens, settings->ladder_off, &state,
 			       &ext, out, &clamp);
+	verdict_log(TRACE_ASK_REQUEST,
+		    (model->kv_q4 ? TRACE_ASK_F_KV_Q4 : 0u) |
+			    (model->gpu_resident ? TRACE_ASK_F_GPU_RESIDENT : 0u),
+		    n_tokens, clamp.to_tokens ? clamp.to_tokens : model->max_window, out);
 	if (clamp.to_tokens && model->log)
 		log_clamp(model, &clamp, &state);
 	return status;

@@ -150,6 +150,7 @@ static int open_for(struct link *link, const char *socket_path, void *request, s
 	if (r)
 		goto fail;
 	link->agent_pid = welcome.agent_pid;
+	link->features = welcome.header.reserved;
 	memcpy(link->agent_version, welcome.agent_version, sizeof(link->agent_version));
 	link->agent_version[sizeof(link->agent_version) - 1] = 0;
 	*ret_memfd = memfd;

@@ -13,6 +13,7 @@ struct link {
 	uint32_t next_id;
 	uint32_t agent_pid; /* as it says */
 	char agent_version[16];
+	uint32_t features; /* of the agent: PROTO_TAKES_* */
 };
 
 /* A socket address's, with its end. */

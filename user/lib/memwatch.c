@@ -26,6 +26,7 @@
 #include "lib/reader.h"
 #include "lib/relay.h"
 #include "lib/thread.h"
+#include "lib/verdict_log.h"
 #include "lib/watch.h"
 
 #define NS_PER_MS          1000000ull
@@ -273,7 +274,7 @@ static void *watch_thread(void *arg)
 	pthread_mutex_lock(&w.lock);
 	while (!fds[0].revents) {
 		bool on_agent = reader_current() == READER_AGENT;
-		int timeout_ms = HEARTBEAT_CHECK_MS;
+		int timeout_ms = verdict_log_send(&w.link, HEARTBEAT_CHECK_MS);
 
 		fds[1].fd = on_agent ? w.link.sock : w.trigger_fd;
 		fds[1].events = on_agent ? POLLRDHUP : POLLPRI;
@@ -295,6 +296,7 @@ static void *watch_thread(void *arg)
 		else
 			poll_tick(on_agent ? 0 : fds[1].revents);
 	}
+	verdict_log_send(&w.link, 0);
 	pthread_mutex_unlock(&w.lock);
 	return NULL;
 }

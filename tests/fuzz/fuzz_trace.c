@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A trace file from anywhere: read within its bytes (which AddressSanitizer watches), to its end.
+ * The check words of the input are put right on the way, or next to nothing would get past them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
+
+static void use_record(const struct trace_record *record)
+{
+	unsigned char fixed[512];
+	size_t known = trace_kind_bytes(record->kind);
+	struct trace_look look;
+	pn_mem_state state;
+	pn_mem_ext ext;
+
+	trace_get(record, fixed, known);
+	if (strlen(trace_text(record, known)) > record->payload_bytes)
+		abort();
+	trace_get(record, &look, sizeof(look));
+	trace_look_unmake(&look, &state, &ext);
+	if ((unsigned)state.level > PN_MEM_LEVEL_CRITICAL)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
+{
+	static const uint64_t magic = TRACE_MAGIC;
+	unsigned char *buf = malloc(len_bytes ? len_bytes : 1);
+	struct trace_record_head record_head;
+	struct trace_record record;
+	struct trace_head head;
+	size_t at = 0, used = 0;
+	int r;
+
+	memcpy(buf, data, len_bytes);
+	if (len_bytes > 24) {
+		memcpy(buf, &magic, sizeof(magic));
+		memcpy(&head, buf, 24);
+		if (head.head_bytes % 8 == 0 && head.head_bytes >= 24 &&
+		    head.head_bytes <= len_bytes) {
+			head.check = trace_check(buf, head.head_bytes,
+						 offsetof(struct trace_head, check));
+			memcpy(buf, &head, 24);
+		}
+	}
+	r = trace_read_head(buf, len_bytes, &head, &used);
+	if (!r && strlen(head.host) >= sizeof(head.host))
+		abort();
+	while (!r) {
+		at += used;
+		if (at > len_bytes)
+			abort();
+		if (len_bytes - at >= sizeof(record_head)) {
+			memcpy(&record_head, buf + at, sizeof(record_head));
+			if (record_head.bytes >= sizeof(record_head) &&
+			    record_head.bytes % 8 == 0 && record_head.bytes <= len_bytes - at)
+				trace_seal(buf + at);
+		}
+		r = trace_read_record(buf + at, len_bytes - at, &record, &used);
+		if (!r)
+			use_record(&record);
+	}
+	if (r != -EAGAIN && r != -EBADMSG)
+		abort();
+	free(buf);
+	return 0;
+}

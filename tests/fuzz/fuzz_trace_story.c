@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Records of any content through what a report is made from: it keeps its bounds, and its numbers
+ * stay what they say. The input is records without check words: kind, time, length, payload.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/trace_story.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
+
+static void check(const struct story *story)
+{
+	const struct story_staller *top[5];
+	uint64_t scanned, taken;
+
+	if (story->level > PN_MEM_LEVEL_CRITICAL || story->worst_level > PN_MEM_LEVEL_CRITICAL ||
+	    story->worst_view >= STORY_VIEWS || story->refusal_count > STORY_REFUSALS ||
+	    story->die_count > STORY_DIES || story->unknown_count > STORY_UNKNOWN ||
+	    story_top(&story->tasks, top, 5) > 5)
+		abort();
+	story_limit_reclaim(story, &scanned, &taken);
+	if (story_percentile_ns(&story->kthreads, 0.99) > story->kthreads.longest_ns)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
+{
+	const struct trace_head head = { .mono_ns = 1 };
+	struct story *story = story_new(&head);
+	unsigned char payload[512];
+
+	while (story && len_bytes >= 4) {
+		struct trace_record record = {
+			.kind = data[0],
+			.ts_ns = (uint64_t)data[1] << (data[2] % 56),
+			.payload = payload,
+			.payload_bytes = data[3] * 2u,
+		};
+		size_t there =
+			len_bytes - 4 < record.payload_bytes ? len_bytes - 4 : record.payload_bytes;
+
+		memset(payload, 0, sizeof(payload));
+		memcpy(payload, data + 4, there);
+		story_add(story, &record);
+		data += 4 + there;
+		len_bytes -= 4 + there;
+	}
+	if (story) {
+		story_finish(story);
+		check(story);
+	}
+	story_free(story);
+	return 0;
+}

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The flight recorder of a running agent: when it writes a file, what is in it, what becomes of
+ * older files, and that neither a full disk nor a killed agent loses the rest.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "../skip.h"
+#include "../unit/host_tree.h"
+#include "core/trace.h"
+#include "lib/agent_proc.h"
+#include "lib/pressure.h"
+#include "lib/verdict_log.h"
+#include "pn_batch.h"
+#include "pn_engine.h"
+#include "pn_memwatch.h"
+#include "pn_trace.h"
+
+#define LIMIT_MS 10000
+#define DUMP_MS  10000
+#define MIB      (1ull << 20)
+
+static const char *const no_bpf[] = { "--no-bpf", NULL };
+static struct agent_proc agent;
+static struct host_tree dir; /* where the files go */
+
+static int setup(void **state)
+{
+	tree_make(&dir);
+	setenv("PN_TRACE_DIR", dir.path, 1);
+	unsetenv("PN_RECORDER_BYTES");
+	return agent_proc_init(&agent);
+}
+
+static int teardown(void **state)
+{
+	pn_memwatch_stop();
+	/* Not killed: its recorder would write a last file meanwhile. */
+	if (agent.pid) {
+		agent_proc_signal(&agent, SIGTERM);
+		agent_proc_wait(&agent);
+	}
+	agent_proc_destroy(&agent);
+	tree_free(&dir);
+	return 0;
+}
+
+/* ---- files --------------------------------------------------------------------------------------
+ */
+
+struct found {
+	char path[400]; /* of the newest */
+	int files;
+	int others; /* what is not a whole file of ours */
+};
+
+static struct found find(void)
+{
+	struct found found = { 0 };
+	struct dirent **names;
+	int n = scandir(dir.path, &names, NULL, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		size_t length = strlen(names[i]->d_name);
+
+		if (!strncmp(names[i]->d_name, "pnmem-", 6) && length > 8 &&
+		    !strcmp(names[i]->d_name + length - 8, ".pntrace")) {
+			snprintf(found.path, sizeof(found.path), "%s/%s", dir.path,
+				 names[i]->d_name);
+			found.files++;
+		} else if (names[i]->d_name[0] != '.') {
+			found.others++;
+		}
+		free(names[i]);
+	}
+	free(names);
+	return found;
+}
+
+static bool has_files(void *arg)
+{
+	return find().files >= *(int *)arg;
+}
+
+static void expect_files(int n)
+{
+	assert_true(test_until(has_files, &n, LIMIT_MS));
+	assert_int_equal(find().files, n);
+}
+
+struct content {
+	unsigned count[TRACE_KIND_COUNT];
+	unsigned looks_of_host, looks_of_groups, stalls_with_time, names_of_stallers;
+	uint32_t worst_level, last_level;
+	uint64_t last_avail_bytes;
+	uint64_t staller_cgroup;
+	unsigned verdicts, refusals;
+	struct trace_verdict last_verdict;
+	char why[128];
+	char view[256];
+};
+
+static void take(struct content *c, const struct trace_record *record)
+{
+	struct trace_look look;
+	struct trace_name name;
+	struct pn_event event;
+
+	assert_in_range(record->kind, 1, TRACE_KIND_COUNT - 1);
+	c->count[record->kind]++;
+	switch (record->kind) {
+	case TRACE_LOOK:
+		trace_get(record, &look, sizeof(look));
+		if (look.view)
+			c->looks_of_groups++;
+		else
+			c->looks_of_host++;
+		if (look.level > c->worst_level)
+			c->worst_level = look.level;
+		c->last_level = look.level;
+		c->last_avail_bytes = look.host_avail_bytes;
+		break;
+	case TRACE_VERDICT:
+		trace_get(record, &c->last_verdict, sizeof(c->last_verdict));
+		c->verdicts++;
+		c->refusals += c->last_verdict.verdict == PN_VERDICT_REJECT;
+		break;
+	case TRACE_MARK:
+		snprintf(c->why, sizeof(c->why), "%s",
+			 trace_text(record, sizeof(struct trace_mark)));
+		break;
+	case TRACE_NAME:
+		trace_get(record, &name, sizeof(name));
+		if (name.of == TRACE_NAME_VIEW)
+			snprintf(c->view, sizeof(c->view), "%s", trace_text(record, sizeof(name)));
+		if (name.of == TRACE_NAME_CGROUP && trace_text(record, sizeof(name))[0] == '/')
+			c->names_of_stallers++;
+		break;
+	case TRACE_EVENT:
+		trace_get(record, &event, sizeof(event));
+		c->stalls_with_time += event.kind <= PN_EVENT_STALL_END && event.value &&
+				       event.pid && event.comm[0] && event.cgroup_id;
+		break;
+	default:
+		break;
+	}
+}
+
+/* The file is whole: every record is good, and the last one says how many there are. */
+static struct content read_file(const char *path)
+{
+	static unsigned char buf[16 << 20];
+	FILE *file = fopen(path, "re");
+	struct content content = { 0 };
+	struct trace_record record = { 0 };
+	struct trace_head head;
+	struct trace_end end;
+	size_t bytes, at, used;
+	uint64_t count = 0;
+
+	assert_non_null(file);
+	bytes = fread(buf, 1, sizeof(buf), file);
+	fclose(file);
+	assert_int_equal(trace_read_head(buf, bytes, &head, &used), 0);
+	assert_true(head.total_bytes > 0 && head.wall_ns > 0 && head.kernel[0]);
+	for (at = used; at < bytes; at += used) {
+		assert_int_equal(trace_read_record(buf + at, bytes - at, &record, &used), 0);
+		take(&content, &record);
+		count++;
+	}
+	assert_int_equal(record.kind, TRACE_END);
+	trace_get(&record, &end, sizeof(end));
+	assert_int_equal(end.record_count, count - 1);
+	assert_int_equal(content.count[TRACE_CONFIG], 1);
+	assert_int_equal(content.count[TRACE_DROPS], 1);
+	assert_int_equal(content.count[TRACE_MARK], 1);
+	return content;
+}
+
+/* ---- asked for ----------------------------------------------------------------------------------
+ */
+
+static void test_signal(void **state)
+{
+	struct content content;
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
+	agent_proc_signal(&agent, SIGUSR1);
+	expect_files(1);
+	content = read_file(find().path);
+	assert_string_equal(content.why, "SIGUSR1");
+	assert_true(content.looks_of_host > 0);
+	assert_true(content.looks_of_groups > 0);
+	assert_true(content.view[0] == '/');
+	assert_true(content.count[TRACE_VMSTAT] > 0);
+	assert_int_equal(find().others, 0);
+}
+
+static void test_request(void **state)
+{
+	char path[256], again[256];
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	assert_string_equal(read_file(path).why, "pnmem trace dump");
+	assert_int_equal(pn_trace_dump(agent.socket_path, DUMP_MS, again, sizeof(again)), 0);
+	assert_string_not_equal(path, again);
+	assert_int_equal(find().files, 2);
+	assert_int_equal(pn_trace_dump("/nonexistent", DUMP_MS, path, sizeof(path)), -ENOENT);
+}
+
+static void test_request_of_another_user(void **state)
+{
+	char path[256];
+	int status;
+	pid_t pid;
+
+	if (getuid())
+		skip_because("needs root");
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(chmod(agent.dir, 0755), 0);
+	pid = fork();
+	if (!pid)
+		_exit(setuid(65534) ? 99 : -pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WEXITSTATUS(status), EPERM);
+	assert_int_equal(find().files, 0);
+}
+
+static void test_off(void **state)
+{
+	char path[256];
+
+	setenv("PN_RECORDER_BYTES", "0", 1);
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), -EOPNOTSUPP);
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	setenv("PN_RECORDER_BYTES", "12 parsecs", 1);
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(agent_proc_log_count(&agent, "PN_RECORDER_BYTES=12 parsecs is not valid"),
+			 1);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+}
+
+/* ---- by itself ----------------------------------------------------------------------------------
+ */
+
+static struct host_tree proc;
+
+static void set_avail(uint64_t avail_mib)
+{
+	tree_write(&proc, "meminfo",
+		   "MemTotal: %llu kB\nMemFree: 1 kB\nMemAvailable: %llu kB\nSwapFree: 0 kB\n",
+		   16ull << 20, (unsigned long long)avail_mib << 10);
+	pn_memwatch_poll_now();
+}
+
+static bool has_followed(void *arg)
+{
+	return strstr(read_file(find().path).why, "with what followed");
+}
+
+static void test_critical(void **state)
+{
+	const char *args[] = { "--no-bpf", "--procfs", proc.path, NULL };
+	struct content content;
+
+	tree_make(&proc);
+	args[2] = proc.path;
+	tree_write(&proc, "pressure/memory",
+		   "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+		   "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	set_avail(12000);
+	setenv("PN_LEVEL_HOLD_MS", "0", 1);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_int_equal(find().files, 0);
+	set_avail(1000);
+	expect_files(1);
+	content = read_file(find().path);
+	assert_string_equal(content.why, "the level is CRITICAL");
+	assert_int_equal(content.worst_level, PN_MEM_LEVEL_CRITICAL);
+	assert_true(content.looks_of_host >= 2);
+	/* Down and up again: the same story. */
+	set_avail(12000);
+	set_avail(900);
+	set_avail(11000);
+	assert_true(test_until(has_followed, NULL, LIMIT_MS));
+	assert_int_equal(find().files, 1);
+	content = read_file(find().path);
+	assert_int_equal(content.last_level, PN_MEM_LEVEL_OK);
+	assert_int_equal(content.last_avail_bytes, 11000 * MIB);
+	unsetenv("PN_LEVEL_HOLD_MS");
+	tree_free(&proc);
+}
+
+static void test_killed(void **state)
+{
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	agent_proc_kill(&agent);
+	expect_files(1);
+	assert_string_equal(read_file(find().path).why, "the agent ended without saying so");
+}
+
+static void test_ended(void **state)
+{
+	char path[256];
+
+	/* Said so: no last file. */
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	assert_int_equal(find().files, 1);
+}
+
+/* ---- files that are too many, and no room -------------------------------------------------------
+ */
+
+static void test_rotation(void **state)
+{
+	char path[256], name[64];
+
+	for (int i = 0; i < 12; i++) {
+		snprintf(name, sizeof(name), "pnmem-202001%02dT000000.000Z.pntrace", i + 1);
+		tree_write(&dir, name, "old");
+	}
+	tree_write(&dir, "notes.txt", "not ours");
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	assert_int_equal(find().files, 8);
+	assert_int_equal(find().others, 1);
+	assert_string_equal(find().path, path); /* the newest stays */
+	snprintf(path, sizeof(path), "%s/pnmem-20200106T000000.000Z.pntrace", dir.path);
+	assert_int_equal(access(path, F_OK), 0);
+	snprintf(path, sizeof(path), "%s/pnmem-20200105T000000.000Z.pntrace", dir.path);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+static void test_full_disk(void **state)
+{
+	static const char filler[16384];
+	char path[256];
+	int fd;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", dir.path, "tmpfs", 0, "size=16k"))
+		skip_because("no file system to fill: %s", strerror(errno));
+	snprintf(path, sizeof(path), "%s/filler", dir.path);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, filler, sizeof(filler)), sizeof(filler));
+	close(fd);
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), -ENOSPC);
+	assert_int_equal(agent_proc_log_count(&agent, "cannot write the trace"), 1);
+	assert_int_equal(find().files, 0);
+	assert_int_equal(find().others, 1); /* the filler: no half of a file */
+	/* The agent goes on, and so does its recorder. */
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
+	snprintf(path, sizeof(path), "%s/filler", dir.path);
+	unlink(path);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	read_file(path);
+	pn_memwatch_stop();
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	assert_int_equal(umount2(dir.path, MNT_DETACH), 0);
+}
+
+/* ---- what engines were answered -----------------------------------------------------------------
+ */
+
+/* From the first turn of the watch's thread on. */
+static bool log_is_on(void *arg)
+{
+	return verdict_log_on;
+}
+
+/* At an engine's end all that it was answered has been sent. */
+static void test_verdicts(void **state)
+{
+	pn_engine model = { .max_window = 4096 };
+	pn_admit_result result;
+	struct content content;
+	pn_mem_state s;
+	char path[256];
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_int_equal(pn_memwatch_read(&s), 0);
+	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	for (int i = 0; i < 20; i++)
+		pn_admit(&model, 16, NULL);
+	s.host_avail_bytes = 0;
+	pn_admit_load_spike(&s, &result);
+	assert_int_equal(result.verdict, PN_VERDICT_REJECT);
+	pn_memwatch_stop();
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	content = read_file(path);
+	assert_int_equal(content.verdicts, 21);
+	assert_int_equal(content.refusals, 1);
+	assert_int_equal(content.last_verdict.ask, TRACE_ASK_SPIKE);
+	assert_int_equal(content.last_verdict.need_bytes, result.need_bytes);
+	assert_int_equal(content.last_verdict.pid, getpid());
+	assert_true(content.last_verdict.view > 0);
+	assert_string_equal(content.last_verdict.comm, "test_recorder");
+}
+
+static bool dumps(void *arg)
+{
+	int r = pn_trace_dump(NULL, DUMP_MS, arg, 256);
+
+	assert_true(!r || r == -EBUSY); /* the file for the level that is CRITICAL */
+	return !r;
+}
+
+/* A request that the gate refuses, which no admission was asked for. */
+static void test_refused_by_the_gate(void **state)
+{
+	const char *args[] = { "--no-bpf", "--procfs", NULL, NULL };
+	struct content content;
+	bs_grant grant;
+	bs_sched *queue;
+	char path[256];
+
+	tree_make(&proc);
+	args[2] = proc.path;
+	tree_write(&proc, "pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	set_avail(900);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	assert_int_equal(bs_new(&queue, 1, 1), 0);
+	bs_notify_pressure(queue, PN_MEM_LEVEL_CRITICAL);
+	assert_int_equal(bs_slot_acquire(queue, NULL, UINT64_MAX, &grant), BS_REFUSED);
+	assert_true(grant.retry_after_ms > 0);
+	bs_free(queue);
+	pn_memwatch_stop();
+	assert_true(test_until(dumps, path, LIMIT_MS));
+	content = read_file(path);
+	assert_int_equal(content.verdicts, 1);
+	assert_int_equal(content.refusals, 1);
+	assert_int_equal(content.last_verdict.ask, TRACE_ASK_SLOT);
+	assert_int_equal(content.last_verdict.level, PN_MEM_LEVEL_CRITICAL);
+	assert_int_equal(content.last_verdict.retry_after_ms, grant.retry_after_ms);
+	tree_free(&proc);
+}
+
+/* ---- the kernel's records -----------------------------------------------------------------------
+ */
+
+static bool has_stalls(void *arg)
+{
+	char path[256];
+
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	*(struct content *)arg = read_file(path);
+	unlink(path);
+	return ((struct content *)arg)->stalls_with_time >= 5;
+}
+
+static void test_stalls(void **state)
+{
+	struct pressure_group group;
+	pn_hook_status hooks[32];
+	struct content content;
+	int r, active = 0, n;
+	pid_t pid;
+
+	r = pressure_group_create(&group, 32 * MIB);
+	if (r)
+		skip_because("no memory cgroup: %s", strerror(-r));
+	assert_int_equal(agent_proc_start(&agent, NULL), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	n = pn_memwatch_hooks(hooks, 32);
+	for (int i = 0; i < n; i++)
+		active += !strcmp(hooks[i].subject, "stall") && hooks[i].state == PN_HOOK_ACTIVE;
+	if (!active) {
+		pressure_group_destroy(&group);
+		skip_because("no stall hook can be had here");
+	}
+	pid = pressure_start_reader(&group, 96 * MIB);
+	assert_true(pid > 0);
+	assert_true(test_until(has_stalls, &content, LIMIT_MS));
+	pressure_stop(pid);
+	pressure_group_destroy(&group);
+	assert_true(content.names_of_stallers > 0);
+}
+
+#define recorder_test(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		recorder_test(test_signal),
+		recorder_test(test_request),
+		recorder_test(test_request_of_another_user),
+		recorder_test(test_off),
+		recorder_test(test_critical),
+		recorder_test(test_killed),
+		recorder_test(test_ended),
+		recorder_test(test_rotation),
+		recorder_test(test_full_disk),
+		recorder_test(test_verdicts),
+		recorder_test(test_refused_by_the_gate),
+		recorder_test(test_stalls),
+	};
+
+	return cmocka_run_group_tests_name("recorder", tests, NULL, NULL);
+}

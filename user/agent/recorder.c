@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Feeding the flight recorder. See recorder.h. */
+#include "agent/recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/log.h"
+#include "agent/recorder_memory.h"
+#include "agent/views.h"
+#include "core/settings.h"
+#include "host/clock.h"
+#include "host/vmstat.h"
+
+#define BYTES_DEFAULT (8ull << 20)
+#define BYTES_MIN     (1ull << 20)
+#define BYTES_MAX     (1ull << 30)
+/* The share of the memory that is for names. */
+#define NAMES_SHARE 32
+
+/* A view that stays as it is, but for its numbers, is recorded this often. */
+#define LOOK_GAP_NS   20000000ull
+#define VMSTAT_GAP_NS 1000000000ull
+
+static void put(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const void *fixed,
+		size_t bytes)
+{
+	trace_ring_put(&recorder->memory->records, recorder->records_block, kind, ts_ns, fixed,
+		       bytes, NULL);
+	if (recorder->stream_sock >= 0 && kind != TRACE_EVENT)
+		recorder_stream(recorder, kind, ts_ns, fixed, bytes, NULL);
+}
+
+/* In a ring of their own, so that a name outlives the records that use it. */
+static void put_name(struct recorder *recorder, uint32_t of, uint64_t id, const char *text,
+		     uint64_t now_ns)
+{
+	struct trace_name name = { .of = of, .id = id };
+
+	trace_ring_put(&recorder->memory->names, recorder->names_block, TRACE_NAME, now_ns, &name,
+		       sizeof(name), text);
+	if (recorder->stream_sock >= 0)
+		recorder_stream(recorder, TRACE_NAME, now_ns, &name, sizeof(name), text);
+}
+
+static uint64_t memory_wanted(void)
+{
+	const char *text = getenv("PN_RECORDER_BYTES");
+	uint64_t bytes = BYTES_DEFAULT;
+
+	if (!text || !*text)
+		return bytes;
+	if (settings_parse_bytes(text, &bytes) || (bytes && bytes < BYTES_MIN) ||
+	    bytes > BYTES_MAX) {
+		log_line(LOG_WARNING, "PN_RECORDER_BYTES=%s is not valid, using %llu", text,
+			 BYTES_DEFAULT);
+		return BYTES_DEFAULT;
+	}
+	return bytes & ~4095ull;
+}
+
+static int memory_make(struct recorder *recorder, uint64_t bytes)
+{
+	struct recorder_memory *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t names_bytes = bytes / NAMES_SHARE;
+
+	if (memory == MAP_FAILED)
+		return -errno;
+	memory->names_offset = (sizeof(*memory) + 63) & ~63u;
+	memory->records_offset = memory->names_offset + (uint32_t)names_bytes;
+	trace_ring_init(&memory->names, names_bytes);
+	trace_ring_init(&memory->records, bytes - memory->records_offset);
+	recorder->memory = memory;
+	recorder->memory_bytes = bytes;
+	recorder->names_block = (char *)memory + memory->names_offset;
+	recorder->records_block = (char *)memory + memory->records_offset;
+	return 0;
+}
+
+void recorder_open(struct agent *agent)
+{
+	uint64_t bytes = memory_wanted();
+	struct recorder *recorder;
+	int r;
+
+	if (!bytes)
+		return;
+	recorder = calloc(1, sizeof(*recorder));
+	r = recorder ? memory_make(recorder, bytes) : -ENOMEM;
+	if (r) {
+		log_line(LOG_WARNING, "no flight recorder: %s", strerror(-r));
+		free(recorder);
+		return;
+	}
+	agent->recorder = recorder;
+	recorder->vmstat_fd = openat(agent->procfs_fd, "vmstat", O_RDONLY | O_CLOEXEC);
+	recorder_dump_open(agent);
+}
+
+void recorder_close(struct agent *agent)
+{
+	struct recorder *recorder = agent->recorder;
+
+	if (!recorder)
+		return;
+	recorder_dump_close(agent);
+	if (recorder->vmstat_fd >= 0)
+		close(recorder->vmstat_fd);
+	munmap(recorder->memory, recorder->memory_bytes);
+	free(recorder);
+	agent->recorder = NULL;
+}
+
+void recorder_event(struct agent *agent, const struct pn_event *event)
+{
+	struct recorder *recorder = agent->recorder;
+	char path[RECORDER_NAME_BYTES];
+
+	if (!recorder)
+		return;
+	/* A stall that ends is told then, with its duration; that it began, only where that woke
+	 * us. */
+	if (event->kind == PN_EVENT_STALL && !event->value &&
+	    !(event->flags & (PN_EVENT_F_FIRST | PN_EVENT_F_WAKE)))
+		return;
+	put(recorder, TRACE_EVENT, event->ts_ns, event, sizeof(*event));
+	if (recorder_names_find(&recorder->names, agent->procfs_fd, event->cgroup_id,
+				(int)event->pid, event->ts_ns, path))
+		put_name(recorder, TRACE_NAME_CGROUP, event->cgroup_id, path, event->ts_ns);
+}
+
+/* ---- what a look found --------------------------------------------------------------------------
+ */
+
+static uint64_t wall_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* What stands at the start of a file, once it is known. */
+static void go_live(struct agent *agent, const struct view *view)
+{
+	struct recorder_memory *memory = agent->recorder->memory;
+	struct utsname uts;
+
+	uname(&uts);
+	memory->head = (struct trace_head){
+		.n_cpus = agent->n_cpus,
+		.mono_ns = clock_now_ns(),
+		.wall_ns = wall_ns(),
+		.total_bytes = view->state.host_total_bytes,
+		.agent = "pnmemd " PNMEM_VERSION,
+	};
+	/* They are one byte shorter than what uname may say: the last stays 0. */
+	memcpy(memory->head.kernel, uts.release, sizeof(memory->head.kernel) - 1);
+	memcpy(memory->head.host, uts.nodename, sizeof(memory->head.host) - 1);
+	memory->config = (struct trace_config){
+		.host_reserve_bytes = agent->config.host_reserve_bytes,
+		.die_reserve_bytes = agent->config.die_reserve_bytes,
+		.hold_ns = agent->config.hold_ns,
+		.psi_full_reject_pct = agent->config.psi_full_reject_pct,
+		.cgroup_level = agent->config.cgroup_level,
+		.mode = agent->mode,
+	};
+	__atomic_store_n(&memory->live, 1, __ATOMIC_RELEASE);
+}
+
+static void take_vmstat(struct recorder *recorder, uint64_t now_ns)
+{
+	struct trace_vmstat vmstat;
+	char text[16384];
+	ssize_t n;
+
+	if (recorder->vmstat_fd < 0 || now_ns - recorder->vmstat_ns < VMSTAT_GAP_NS)
+		return;
+	recorder->vmstat_ns = now_ns;
+	n = pread(recorder->vmstat_fd, text, sizeof(text), 0);
+	if (n > 0 && !vmstat_parse(text, (size_t)n, &vmstat))
+		put(recorder, TRACE_VMSTAT, now_ns, &vmstat, sizeof(vmstat));
+}
+
+static void take_die(struct recorder *recorder, struct recorder_view *seen, uint32_t index,
+		     const pn_mem_die *die, uint64_t now_ns)
+{
+	struct trace_die record = {
+		.view = seen->id,
+		.index = index,
+		.free_bytes = die->free_bytes,
+		.budget_bytes = die->budget_bytes,
+		.used_bytes = die->used_bytes,
+		.sample_ns = die->sample_ns,
+		.state = die->state,
+	};
+	uint32_t check;
+
+	memcpy(record.uuid, die->uuid, sizeof(record.uuid));
+	memcpy(record.pci, die->pci, sizeof(record.pci));
+	check = trace_check(&record, sizeof(record), SIZE_MAX);
+	if (check == seen->die_check[index])
+		return;
+	seen->die_check[index] = check;
+	put(recorder, TRACE_DIE, now_ns, &record, sizeof(record));
+}
+
+static void take_dies(struct recorder *recorder, struct recorder_view *seen,
+		      const pn_mem_state *state, const pn_mem_ext *ext, uint64_t now_ns)
+{
+	uint32_t n_dies = (uint32_t)state->n_dies + ext->n_more_dies;
+
+	for (uint32_t i = 0; i < DIE_TABLE_MAX; i++) {
+		pn_mem_die die = { 0 };
+
+		if (i >= n_dies) {
+			seen->die_check[i] = 0; /* the look says how many there are */
+			continue;
+		}
+		if (i >= PN_MEM_MAX_DIES) {
+			die = ext->more_die[i - PN_MEM_MAX_DIES];
+		} else {
+			die.free_bytes = state->per_die_free[i];
+			die.budget_bytes = state->per_die_budget[i];
+			die.used_bytes = state->per_die_used[i];
+			die.sample_ns = ext->die_sample_ns[i];
+			die.state = ext->die_state[i];
+			memcpy(die.uuid, ext->die_uuid[i], sizeof(die.uuid));
+			memcpy(die.pci, ext->die_pci[i], sizeof(die.pci));
+		}
+		take_die(recorder, seen, i, &die, now_ns);
+	}
+}
+
+/* The path of the group whose memory it is: v1's, where there is one. */
+static void name_view(struct recorder *recorder, struct agent_view *av, uint64_t now_ns)
+{
+	const char *v1 = strchr(av->key, '\n');
+	size_t bytes = v1 && v1[1] ? strlen(v1 + 1) : strcspn(av->key, "\n");
+	const char *from = v1 && v1[1] ? v1 + 1 : av->key;
+	char path[RECORDER_NAME_BYTES];
+
+	if (bytes >= sizeof(path)) {
+		from += bytes - (sizeof(path) - 1);
+		bytes = sizeof(path) - 1;
+	}
+	memcpy(path, from, bytes);
+	path[bytes] = 0;
+	if (!av->trace.id)
+		av->trace.id = ++recorder->view_count;
+	put_name(recorder, TRACE_NAME_VIEW, av->trace.id, path, now_ns);
+}
+
+void recorder_publish(struct agent *agent, struct agent_view *av)
+{
+	const pn_mem_state *state = &av->view.state;
+	const pn_mem_ext *ext = &av->view.ext;
+	struct recorder *recorder = agent->recorder;
+	struct recorder_view *seen = &av->trace;
+	uint64_t now_ns = ext->publish_ns;
+	struct trace_look look;
+	bool level_changed;
+
+	if (!recorder)
+		return;
+	if (!recorder->memory->live)
+		go_live(agent, &av->view);
+	if (!seen->known && av != agent->views)
+		name_view(recorder, av, now_ns);
+	if (av == agent->views)
+		take_vmstat(recorder, now_ns);
+	level_changed = !seen->known || state->level != seen->level;
+	if (!level_changed && ext->wanted_level == seen->wanted_level &&
+	    ext->reasons == seen->reasons && now_ns - seen->look_ns < LOOK_GAP_NS)
+		return;
+	take_dies(recorder, seen, state, ext, now_ns);
+	trace_look_make(&look, seen->id, state, ext);
+	put(recorder, TRACE_LOOK, now_ns, &look, sizeof(look));
+	recorder->memory->drops.kernel_count = ext->event_drops;
+	seen->known = true;
+	seen->level = state->level;
+	seen->wanted_level = ext->wanted_level;
+	seen->reasons = ext->reasons;
+	seen->look_ns = now_ns;
+	if (level_changed)
+		recorder_level(agent, now_ns);
+}
+
+void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint64_t ts_ns,
+		      const struct trace_verdict *verdict)
+{
+	struct trace_verdict record = *verdict;
+
+	if (!agent->recorder)
+		return;
+	record.view = av->trace.id;
+	record.pid = (uint32_t)pid;
+	record.comm[sizeof(record.comm) - 1] = 0;
+	put(agent->recorder, TRACE_VERDICT, ts_ns, &record, sizeof(record));
+}
+
+void recorder_verdict_drops(struct agent *agent, uint64_t count)
+{
+	if (agent->recorder)
+		agent->recorder->memory->drops.verdict_count += count;
+}

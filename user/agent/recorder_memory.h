@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the parts of the flight recorder share: the memory, and the messages with the child. */
+#ifndef PNMEM_AGENT_RECORDER_MEMORY_H
+#define PNMEM_AGENT_RECORDER_MEMORY_H
+
+#include <systemd/sd-event.h>
+
+#include "agent/recorder.h"
+#include "agent/recorder_names.h"
+
+/* Shared with the child, which only reads. The blocks of the two rings follow. */
+struct recorder_memory {
+	struct trace_head head; /* these two are whole once live is set */
+	struct trace_config config;
+	uint32_t live;
+	uint32_t names_offset; /* from the start of this struct */
+	uint32_t records_offset;
+	struct trace_drops drops; /* but for old_count */
+	struct trace_ring names;  /* so that a name outlives the records that use it */
+	struct trace_ring records;
+};
+
+/* To the child; it answers each. */
+struct recorder_request {
+	char path[RECORDER_PATH_BYTES]; /* "": end, and no answer */
+	char why[128];
+};
+
+struct recorder_answer {
+	int32_t status; /* 0 or -errno */
+	uint32_t reserved;
+	uint64_t record_count;
+	uint64_t file_bytes;
+};
+
+struct recorder {
+	struct recorder_memory *memory;
+	size_t memory_bytes;
+	void *names_block;
+	void *records_block;
+	struct recorder_names names;
+	uint32_t view_count;
+
+	int vmstat_fd;
+	uint64_t vmstat_ns; /* when it was last read */
+
+	char dir[RECORDER_PATH_BYTES - 64];
+	int child_sock; /* -1: the child is gone */
+	int child_pid;
+	sd_event_source *child_io;
+	bool busy;                      /* the child is writing */
+	char path[RECORDER_PATH_BYTES]; /* the file that is or was last written */
+	char why[128];
+	int reply_sock;
+	uint32_t reply_id;
+
+	int stream_sock; /* who takes what is recorded as it comes; -1: nobody */
+
+	bool critical;        /* an episode: from a CRITICAL level until all are below */
+	uint64_t critical_ns; /* when the newest file for one was begun */
+	char critical_path[RECORDER_PATH_BYTES];
+	sd_event_source *aftermath; /* writes that file again, with what followed */
+};
+
+/* recorder_dump.c */
+void recorder_dump_open(struct agent *agent);
+void recorder_dump_close(struct agent *agent);
+/* The level of a view has changed. */
+void recorder_level(struct agent *agent, uint64_t now_ns);
+/* A new file in dir, named by the time. */
+void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir);
+
+/*
+ * recorder_stream.c: sends a record, sealed, to who takes them; one that there is no room for is
+ * counted.
+ */
+void recorder_stream(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const void *fixed,
+		     size_t fixed_bytes, const char *text);
+
+/* recorder_child.c: the child's life; returns when it is to end. */
+void recorder_child_run(const struct recorder_memory *memory, int sock, const char *dir);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* pnmem trace report: reads a file once, as a stream, and tells its story. */
+#include "cli/trace_report.h"
+
+#include "cli/cli.h"
+#include "cli/trace.h"
+
+struct report_options {
+	struct cli_common common;
+	const char *path;
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_options *options = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->common;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (options->path)
+			argp_error(state, "unexpected argument: %s", arg);
+		options->path = arg;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which file?");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int cmd_trace_report(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
+	static const struct argp argp = {
+		.parser = parse_option,
+		.children = children,
+		.args_doc = "FILE",
+		.doc = "Tells what happened in a trace: levels, peaks, who stalled, who took the "
+		       "memory, what was refused and what would have admitted it. FILE -: standard "
+		       "input.",
+	};
+	struct report_options options = { 0 };
+	struct trace_record record;
+	struct trace_file *file;
+	enum trace_file_end end;
+	struct story *story;
+	int status;
+
+	cli_parse(&argp, argc, argv, &options);
+	file = trace_file_open(options.path);
+	if (!file)
+		return CLI_FAILED;
+	story = story_new(trace_file_head(file));
+	if (!story) {
+		fprintf(stderr, "pnmem: no memory\n");
+		trace_file_close(file);
+		return CLI_FAILED;
+	}
+	while (trace_file_next(file, &record))
+		story_add(story, &record);
+	story_finish(story);
+	end = trace_file_finish(file);
+	status = trace_file_status(file, end);
+	if (options.common.json) {
+		if (json_print(report_json(options.path, story, end), true))
+			status = CLI_FAILED;
+	} else {
+		report_print(stdout, options.path, story, end);
+		if (fflush(stdout) || ferror(stdout))
+			status = CLI_FAILED;
+	}
+	story_free(story);
+	trace_file_close(file);
+	return status;
+}
