@@ -173,6 +173,10 @@ $(B)/tests/trace_make: $(call objs,obj,tests/trace_make.c $(core_src))
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(lib_libs) -o $@
 
+$(B)/tests/trace_event_check: $(call objs,obj,tests/trace_event_check.c $(core_src))
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+
 $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
@@ -217,7 +221,7 @@ $(B)/tests/cuda-load: $(call objs,obj,tests/cuda/cuda_load.c)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
-       $(B)/tests/trace_make \
+       $(B)/tests/trace_make $(B)/tests/trace_event_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

@@ -79,7 +79,8 @@ static void put_start(void)
 	put(TRACE_CONFIG, START_NS, &config, sizeof(config), NULL);
 	put_name(TRACE_NAME_VIEW, VIEW, "/engines/loader");
 	put_name(TRACE_NAME_CGROUP, LOADER_CG,
-		 hostile ? "/\033[2J\033]0;title\007\xff\xfe" : "/engines/loader");
+		 hostile ? "/\033[2J\033]0;title\007\xff\xfe\"\\</script><script>alert(1)</script>"
+			 : "/engines/loader");
 	if (newer) {
 		struct trace_schema schema = { .kind = 99, .payload_bytes = 8 };
 
