@@ -132,6 +132,19 @@ $(B)/pnmem: $(call objs,obj,$(cli_src)) $(lib_objs)
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
+# The page of pnmem trace export --html, as strings.
+$(B)/gen/trace_page.inc: user/cli/trace_page.html user/cli/trace_page.js
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)for f in $^; do \
+		echo "static const char page_$${f##*.}[] ="; \
+		sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $$f; \
+		echo ';'; \
+	done > $@
+
+$(B)/obj/user/cli/trace_html.o: $(B)/gen/trace_page.inc
+$(B)/obj/user/cli/trace_html.o: base_cflags += -I$(B)/gen
+
 # The die sampler opens libcuda while it runs: it links libc only.
 $(B)/pnmem-dies: $(call objs,obj,$(dies_src) user/core/die_message.c)
 	$(call say,LD,$@)
@@ -177,6 +190,10 @@ $(B)/tests/trace_event_check: $(call objs,obj,tests/trace_event_check.c $(core_s
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
+$(B)/tests/png_check: $(call objs,obj,tests/png_check.c)
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) -lz -o $@
+
 $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
@@ -221,7 +238,7 @@ $(B)/tests/cuda-load: $(call objs,obj,tests/cuda/cuda_load.c)
 	$(Q)$(CC) $^ $(LDFLAGS) -o $@
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
-       $(B)/tests/trace_make $(B)/tests/trace_event_check \
+       $(B)/tests/trace_make $(B)/tests/trace_event_check $(B)/tests/png_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

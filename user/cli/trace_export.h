@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What pnmem trace export writes: two formats, each fed record by record. */
+/* What pnmem trace export writes: two formats. */
 #ifndef PNMEM_CLI_TRACE_EXPORT_H
 #define PNMEM_CLI_TRACE_EXPORT_H
 
@@ -18,5 +18,12 @@ struct perfetto *perfetto_new(FILE *out, const struct trace_head *head,
 void perfetto_add(struct perfetto *perfetto, const struct trace_record *record);
 void perfetto_finish(struct perfetto *perfetto);
 void perfetto_free(struct perfetto *perfetto);
+
+/*
+ * trace_html.c: a page of the timeline, whose notes it puts in order. end: how the file ended, as
+ * report_end says.
+ */
+struct timeline;
+void html_write(FILE *out, struct timeline *timeline, const char *end);
 
 #endif

@@ -46,11 +46,11 @@ struct perfetto *perfetto_new(FILE *out, const struct trace_head *head,
 	if (!p)
 		return NULL;
 	fprintf(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"agent\":");
-	tracks_text(out, head->agent);
+	words_json(out, head->agent);
 	fprintf(out, ",\"kernel\":");
-	tracks_text(out, head->kernel);
+	words_json(out, head->kernel);
 	fprintf(out, ",\"host\":");
-	tracks_text(out, head->host);
+	words_json(out, head->host);
 	fprintf(out, ",\"monotonic_ns\":\"%llu\",\"realtime_ns\":\"%llu\"},\n\"traceEvents\":[",
 		(ull)head->mono_ns, (ull)head->wall_ns);
 	p->out = out;
@@ -78,7 +78,7 @@ static void begin(struct perfetto *p, const char *phase, uint64_t ts_ns, uint32_
 	tracks_begin(p->tracks);
 	fprintf(p->out, "\"ph\":\"%s\",\"ts\":%llu.%03u,\"pid\":%u,\"tid\":%u,\"name\":", phase,
 		(ull)(ts_ns / 1000), (unsigned)(ts_ns % 1000), pid, tid);
-	tracks_text(p->out, name);
+	words_json(p->out, name);
 }
 
 static void counter(struct perfetto *p, uint64_t ts_ns, uint32_t pid, const char *name,
@@ -241,7 +241,7 @@ static void add_stall(struct perfetto *p, const struct pn_event *event, uint32_t
 			end ? "}" : ",\"args\":{\"task\":");
 		if (end)
 			break;
-		tracks_text(p->out, event->comm);
+		words_json(p->out, event->comm);
 		fprintf(p->out, ",\"tid\":%u}}", event->tid);
 	}
 }
@@ -272,7 +272,7 @@ static void add_event(struct perfetto *p, const struct trace_record *record)
 	instant(p, event.ts_ns, pid, tid, "event", what);
 	if (event.tid) {
 		fprintf(p->out, "\"tid\":%u,\"pid\":%u,\"comm\":", event.tid, event.pid);
-		tracks_text(p->out, event.comm);
+		words_json(p->out, event.comm);
 		putc(',', p->out);
 	}
 	fprintf(p->out, "\"value\":%llu}}", (ull)event.value);
@@ -306,7 +306,7 @@ static void add_mark(struct perfetto *p, const struct trace_record *record)
 	instant(p, record->ts_ns, TRACKS_PID_HOST,
 		tracks_own(p->tracks, TRACKS_PID_HOST, TRACKS_EVENTS), "mark", words_mark(mark.of));
 	fputs("\"what\":", p->out);
-	tracks_text(p->out, trace_text(record, sizeof(mark)));
+	words_json(p->out, trace_text(record, sizeof(mark)));
 	fprintf(p->out, ",\"value\":%llu}}", (ull)mark.value);
 }
 

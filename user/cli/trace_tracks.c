@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/trace_words.h"
+
 #define GROUP_SLOTS 8192 /* powers of two, filled by half at most */
 #define TASK_SLOTS  65536
 #define GROUPS_MAX  (GROUP_SLOTS / 2 + 2) /* with the host's and that of the rest */
@@ -55,19 +57,6 @@ void tracks_begin(struct tracks *tracks)
 	tracks->any = true;
 }
 
-void tracks_text(FILE *out, const char *text)
-{
-	putc('"', out);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if (c == '"' || c == '\\')
-			putc('\\', out);
-		putc(c < 0x20 || c >= 0x7f ? '?' : c, out);
-	}
-	putc('"', out);
-}
-
 static void write_name(struct tracks *tracks, const char *what, uint32_t pid, uint32_t tid,
 		       const char *name)
 {
@@ -75,7 +64,7 @@ static void write_name(struct tracks *tracks, const char *what, uint32_t pid, ui
 	fprintf(tracks->out,
 		"\"ph\":\"M\",\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":", what, pid,
 		tid);
-	tracks_text(tracks->out, name);
+	words_json(tracks->out, name);
 	fputs("}}", tracks->out);
 }
 

@@ -47,7 +47,4 @@ void tracks_task(struct tracks *tracks, uint32_t pid, uint32_t tid, const char c
 /* Begins an event in the file: after it come fields and "}". */
 void tracks_begin(struct tracks *tracks);
 
-/* A text in quotes, for JSON: what is not printable ASCII is replaced. */
-void tracks_text(FILE *out, const char *text);
-
 #endif

@@ -3,7 +3,6 @@
 #include "cli/trace_words.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "core/trace_format.h"
 
@@ -62,6 +61,20 @@ const char *words_mark(uint32_t of)
 					     "command ends", "process of the command" };
 
 	return pick(names, 5, of);
+}
+
+void words_json(FILE *out, const char *text)
+{
+	putc('"', out);
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c == '"' || c == '\\' || c == '<' || c == '>' || c == '&')
+			fprintf(out, "\\u%04x", c);
+		else
+			putc(c < 0x20 || c >= 0x7f ? '?' : c, out);
+	}
+	putc('"', out);
 }
 
 double words_finite(double value)
