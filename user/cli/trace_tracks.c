@@ -102,10 +102,21 @@ void tracks_free(struct tracks *tracks)
 	free(tracks);
 }
 
-static struct group *group_of_path(struct tracks *tracks, uint64_t path_hash)
+static bool has_view(const struct tracks *tracks, uint32_t pid)
 {
 	for (unsigned i = 0; i < GROUP_SLOTS; i++)
-		if (tracks->group[i].of && tracks->group[i].path_hash == path_hash)
+		if (tracks->group[i].of == TRACE_NAME_VIEW && tracks->group[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* The group with this path that a cgroup or view joins. Views of one path do not share one. */
+static const struct group *group_to_join(const struct tracks *tracks, uint32_t of,
+					 uint64_t path_hash)
+{
+	for (unsigned i = 0; i < GROUP_SLOTS; i++)
+		if (tracks->group[i].of && tracks->group[i].path_hash == path_hash &&
+		    (of != TRACE_NAME_VIEW || !has_view(tracks, tracks->group[i].pid)))
 			return &tracks->group[i];
 	return NULL;
 }
@@ -147,7 +158,7 @@ static struct group *add_group(struct tracks *tracks, struct group *group, uint3
 		}
 		return &tracks->rest;
 	}
-	same = path ? group_of_path(tracks, hash_of(path)) : NULL;
+	same = path ? group_to_join(tracks, of, hash_of(path)) : NULL;
 	tracks->group_count++;
 	*group = (struct group){ .of = of, .id = id };
 	if (same) {
