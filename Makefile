@@ -201,6 +201,10 @@ $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 		-fno-sanitize-recover=all $(filter %.c,$^) $(lib_libs) -o $@
 
 $(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c stallers.c names.c)
+$(B)/fuzz/fuzz_trace_export: $(addprefix user/cli/trace_,perfetto.c tracks.c timeline.c html.c \
+			       words.c report_words.c names.c) user/cli/format.c \
+			     $(B)/gen/trace_page.inc
+$(B)/fuzz/fuzz_trace_export: base_cflags += -I$(B)/gen
 
 $(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
 	$(call say,LD,$@)

@@ -542,6 +542,43 @@ static void test_engine_table(void **state)
 	assert_int_equal(seen, 7);
 }
 
+/* The gate refuses at CRITICAL; whoever is told of it may be told a little late. */
+static void test_slot(void **state)
+{
+	struct replay_policy policy = { level_config_default, level_config_default, 0 };
+	const struct trace_verdict verdict = { .ask = TRACE_ASK_SLOT,
+					       .verdict = PN_VERDICT_REJECT };
+	struct trace_look look = {
+		.level = PN_MEM_LEVEL_CRITICAL,
+		.wanted_level = PN_MEM_LEVEL_CRITICAL,
+		.host_psi_full_avg10 = 20,
+		.source_ns = { [PN_SRC_PSI] = 1000 },
+		.source_state = { [PN_SRC_PSI] = PN_SRC_OK },
+	};
+
+	for (int with = 0; with < 2; with++) {
+		struct replay_view view = { 0 };
+		struct replay_level level;
+		pn_admit_result got;
+
+		if (with)
+			policy.with.psi_full_reject_pct = 30;
+		assert_int_equal(replay_verdict(&view, &policy, &verdict, &got), -ENODATA);
+		replay_look(&view, &policy, 1000, &look, &level);
+		assert_int_equal(level.level, with ? PN_MEM_LEVEL_TIGHT : PN_MEM_LEVEL_CRITICAL);
+		assert_int_equal(replay_verdict(&view, &policy, &verdict, &got), 0);
+		assert_int_equal(got.verdict, with ? PN_VERDICT_ADMIT : PN_VERDICT_REJECT);
+		assert_int_equal(replay_verdict_same(&verdict, &got), !with);
+		look.level = look.wanted_level = PN_MEM_LEVEL_OK;
+		look.host_psi_full_avg10 = 0;
+		replay_look(&view, &policy, 900000000, &look, &level);
+		assert_int_equal(replay_verdict(&view, &policy, &verdict, &got), 0);
+		assert_int_equal(got.verdict, with ? PN_VERDICT_ADMIT : PN_VERDICT_REJECT);
+		look.level = look.wanted_level = PN_MEM_LEVEL_CRITICAL;
+		look.host_psi_full_avg10 = 20;
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -549,7 +586,7 @@ int main(void)
 		cmocka_unit_test(test_thinned),         cmocka_unit_test(test_from_the_middle),
 		cmocka_unit_test(test_unknown_die),     cmocka_unit_test(test_verdicts),
 		cmocka_unit_test(test_engine_settings), cmocka_unit_test(test_engine_cost),
-		cmocka_unit_test(test_engine_table),
+		cmocka_unit_test(test_engine_table),    cmocka_unit_test(test_slot),
 	};
 
 	return cmocka_run_group_tests_name("replay", tests, NULL, NULL);

@@ -205,6 +205,10 @@ static void add_vmstat(struct perfetto *p, const struct trace_record *record)
 			  before->scan_kswapd_pages },
 			{ "kswapd", "reclaimed pages/s", now.steal_kswapd_pages,
 			  before->steal_kswapd_pages },
+			{ "all reclaim", "scanned pages/s", now.scan_all_pages,
+			  before->scan_all_pages },
+			{ "all reclaim", "reclaimed pages/s", now.steal_all_pages,
+			  before->steal_all_pages },
 		};
 
 		s = (double)(record->ts_ns - p->vmstat_ns) / 1e9;

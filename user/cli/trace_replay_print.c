@@ -45,12 +45,14 @@ static void print_verdict(const struct replay_change *c)
 	printf("%s of %s (%u): %s", report_ask(v->ask), comm, v->pid, words_verdict(v->verdict));
 	if (v->verdict == PN_VERDICT_CAP)
 		printf(" at %d", v->fit_tokens);
-	if (v->verdict != PN_VERDICT_ADMIT)
+	if (v->check)
 		printf(" (%s)", report_check(v->check));
 	printf(" -> %s%s", c->estimate ? "about " : "", words_verdict(c->result->verdict));
 	if (c->result->verdict == PN_VERDICT_CAP)
 		printf(" at %d", c->result->fit_tokens);
-	if (c->result->check == PN_CHECK_PSI_FULL)
+	if (v->ask == TRACE_ASK_SLOT)
+		printf(" (level %s)\n", level_name(c->result->level));
+	else if (c->result->check == PN_CHECK_PSI_FULL)
 		printf(" (psi_full %.2f, limit %.2f)\n", words_finite(c->result->psi_full_pct),
 		       words_finite(c->result->psi_limit_pct));
 	else

@@ -128,6 +128,13 @@ static void begin(struct replay_view *view, const struct trace_look *look, uint6
 		};
 }
 
+/* A verdict comes a little after the look that it is about. */
+static void remember_critical(struct replay_view *view, const struct replay_level *with)
+{
+	if (view->look.level == PN_MEM_LEVEL_CRITICAL)
+		view->at_critical = (uint32_t)with->level + 1;
+}
+
 void replay_look(struct replay_view *view, const struct replay_policy *policy, uint64_t ts_ns,
 		 const struct trace_look *look, struct replay_level *ret)
 {
@@ -153,6 +160,7 @@ void replay_look(struct replay_view *view, const struct replay_policy *policy, u
 			.level = (pn_mem_level)look->level,
 			.reasons = look->reasons,
 		};
+		remember_critical(view, ret);
 		return;
 	}
 	if (!view->has_look)
@@ -167,6 +175,7 @@ void replay_look(struct replay_view *view, const struct replay_policy *policy, u
 	ret->level = merge_look(&view->carry, &policy->with, &in, &state, &ext);
 	ret->reasons = ext.reasons;
 	ret->replayed = true;
+	remember_critical(view, ret);
 	if (fell || !hold->pending || look->level == look->wanted_level)
 		view->unsure = false;
 }

@@ -48,6 +48,8 @@ struct replay_view {
 	bool die_seen[DIE_TABLE_MAX];
 	struct trace_look look; /* the newest */
 	bool has_look;
+	/* At the newest look that was recorded as CRITICAL: the level with the policy, plus one. */
+	uint32_t at_critical;
 	bool unsure; /* a level was already held when the trace began */
 	/* What requests cost the engine that asked last, as far as its verdicts show. */
 	uint32_t cost_pid;
@@ -80,7 +82,9 @@ void replay_look(struct replay_view *view, const struct replay_policy *policy, u
  * own; the window stays as it was, also where the ladder had made it smaller. Returns 0; 1 if the
  * engine has an activation table of its own, of which a trace shows points only: the result is then
  * an estimate; -ENODATA if the numbers do not give the recorded verdict (a view without a look) or
- * do not say what another one would be.
+ * do not say what another one would be. What the batch's gate refused, which it does at CRITICAL
+ * alone, is refused where the level with the policy is that, and else admitted, as far as the gate
+ * goes.
  */
 int replay_verdict(struct replay_view *view, const struct replay_policy *policy,
 		   const struct trace_verdict *verdict, pn_admit_result *ret);

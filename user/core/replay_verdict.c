@@ -203,12 +203,28 @@ bool replay_verdict_same(const struct trace_verdict *v, const pn_admit_result *r
 	       (v->ask != TRACE_ASK_REQUEST || result->fit_tokens == v->fit_tokens);
 }
 
+static int replay_slot(const struct replay_view *view, pn_admit_result *ret)
+{
+	if (!view->at_critical)
+		return -ENODATA;
+	*ret = (pn_admit_result){
+		.die_id = -1,
+		.level = (pn_mem_level)(view->at_critical - 1),
+		.verdict = view->at_critical - 1 == PN_MEM_LEVEL_CRITICAL ? PN_VERDICT_REJECT
+									  : PN_VERDICT_ADMIT,
+		.reason = "the level",
+	};
+	return 0;
+}
+
 int replay_verdict(struct replay_view *view, const struct replay_policy *policy,
 		   const struct trace_verdict *v, pn_admit_result *ret)
 {
 	struct question q = { .verdict = v };
 	int cost = 0;
 
+	if (v->ask == TRACE_ASK_SLOT)
+		return replay_slot(view, ret);
 	if (!view->has_look || v->ask < TRACE_ASK_REQUEST || v->ask > TRACE_ASK_SPIKE)
 		return -ENODATA;
 	config_recorded(policy, v, &q.config);
