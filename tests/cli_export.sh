@@ -75,7 +75,7 @@ data() { # of the page, as JSON
 }
 extreme() { # of a line: KEY least|most
 	data | tr -d '\n' | sed -E "s/.*\"$1\":\[\{[^[]*\"data\":\[([^]]*)\].*/\1/" | tr , '\n' |
-		awk -v how="$2" 'NR % 2 == 0 { if (!n++ || (how == "least" ? $1 < v : $1 > v)) v = $1 } END { print v }'
+		awk -v how="$2" 'NR % 2 == 0 && $1 != "null" { if (!n++ || (how == "least" ? $1 < v : $1 > v)) v = $1 } END { print v }'
 }
 number() { # of the report: KEY
 	"$pnmem" trace report --json "$dir/$1" | sed -nE "s/^.*\"$2\": ([0-9.]+),?/\1/p" | head -n 1
@@ -102,6 +102,11 @@ same_as_the_report() {
 			sed -nE 's/^verdicts ([^,]+), ([^,]+), ([^,]+),.*/\1\n\2\n\3/p' | sort)" ] ||
 			{ echo "$trace: $counts"; return 1; }
 	done
+}
+# A view that is not looked at any more ends, and does not hold its last level for ever.
+gone_view() {
+	"$build/tests/trace_make" 3000 30000 >"$dir/gaps" && page gaps &&
+		data | tr -d '\n' | grep -qE '"levels":\[\{"name":"host","data":\[0,0,[0-9]+,null,'
 }
 browser() { # OPTION...: of the page in $dir/shown.html
 	timeout 60 "$chromium" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
@@ -158,6 +163,7 @@ check "no room for the output" no_room
 check "long files in 64 MiB" bounded
 check "--html is one page that needs nothing else, whatever is in the trace" self_contained
 check "--html shows what the report tells" same_as_the_report
+check "--html: what is not looked at any more is not known" gone_view
 check "the page of a hostile trace in a browser: no error, and its keys work" in_a_browser
 check "the page is drawn in light and in dark" both_schemes
 tap_end

@@ -20,7 +20,7 @@
 
 #define MIB (1 << 20)
 
-/* Pairs of a bin and the value from there on, in the unit of 1/scale. */
+/* Pairs of a bin and the value from there on, null for none, in the unit of 1/scale. */
 static void write_data(FILE *out, const struct timeline *timeline, const struct timeline_line *line,
 		       double scale)
 {
@@ -31,9 +31,13 @@ static void write_data(FILE *out, const struct timeline *timeline, const struct 
 	timeline_fill(timeline, line, bins);
 	fputs("\"data\":[", out);
 	for (unsigned i = 0; i < timeline_bins(timeline); i++) {
-		if (isnan(bins[i]) || bins[i] == before)
+		if (bins[i] == before || (isnan(bins[i]) && isnan(before)))
 			continue;
-		fprintf(out, "%s%u,%.6g", comma, i, words_finite((double)bins[i] / scale));
+		fprintf(out, "%s%u,", comma, i);
+		if (isnan(bins[i]))
+			fputs("null", out);
+		else
+			fprintf(out, "%.6g", words_finite((double)bins[i] / scale));
 		comma = ",";
 		before = bins[i];
 	}

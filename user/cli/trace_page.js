@@ -25,7 +25,7 @@ function expand(data, before) {
 	let value = before, next = 0;
 	for (let i = 0; i < trace.bins; i++) {
 		if (next < data.length && data[next] === i) {
-			value = data[next + 1];
+			value = data[next + 1] === null ? NaN : data[next + 1];
 			next += 2;
 		}
 		values[i] = value;
@@ -213,15 +213,16 @@ function runs(cols, values, how) {
 	return ret.map((r) => ({ v: r.v, x: clampX(xOf(r.a)), end: clampX(xOf(r.b)) }));
 }
 
+/* A name that is too long loses its middle: the end of a path says most. */
 function label(panel, y, soft) {
-	const room = Math.floor((left - 62) / 6.6), name = panel.name || '(root)';
-	const text = name.length <= room ? name :
-		     name.slice(0, 4) + '\u2026' + name.slice(5 - room);
-	const node = add(svg, 'text', { x: 0, y }, panel.colours ? '' : text);
+	const name = panel.name || '(root)';
+	const node = add(svg, 'text', { x: 0, y }, panel.colours ? '' : name);
 	for (const [part, colour] of panel.colours || [])
 		add(node, 'tspan', { dx: 2, style: 'font-weight: 600; fill: var(' + colour + ')' },
 		    part + ' ');
-	if (name !== text || panel.of)
+	for (let n = name.length; n > 8 && node.getComputedTextLength() > left - 72; n--)
+		node.textContent = name.slice(0, 4) + '\u2026' + name.slice(5 - n);
+	if (node.textContent !== name || panel.of)
 		add(node, 'title', {}, name + (panel.of ? ' in ' + panel.of : ''));
 	if (soft !== undefined)
 		add(svg, 'text', { x: left - 8, y, class: 'soft end' }, soft);
@@ -278,7 +279,10 @@ function drawLine(panel, line, y, cols) {
 
 function drawChart(panel, y, cols) {
 	const unit = panel.format === mib && panel.top >= 1024 ? 1024 : 1;
-	const step = niceStep(panel.top / unit, panel.height < 80 ? 2 : 4) * unit;
+	let parts = panel.height < 80 ? 2 : 4, step;
+	do /* one line above 0 at least */
+		step = niceStep(panel.top / unit, parts++) * unit;
+	while (step > panel.top);
 	drawBack(y, panel.height);
 	label(panel, y + 14);
 	for (let v = 0; v <= panel.top; v += step) {
@@ -399,7 +403,7 @@ function fillTip(bin) {
 	for (const panel of panels) {
 		const value = panel.values ? panel.values[bin] : NaN;
 		if (panel.kind === 'chart' && most.chart-- > 0)
-			for (const line of panel.lines)
+			for (const line of panel.lines.filter((l) => !Number.isNaN(l.values[bin])))
 				tipRow(panel.name + ': ' + line.name, panel.format(line.values[bin]));
 		else if (panel.kind === 'level' && !Number.isNaN(value) && most.level-- > 0)
 			tipRow('level of ' + panel.name, levelNames[value] || '?');

@@ -2,6 +2,7 @@
 /* Bins of a trace. See trace_timeline.h. */
 #include "cli/trace_timeline.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "pn_admission.h"
 
 #define WIDTH_MIN_NS 1000000ull
+/* The agent looks every 2 s at least: a view that was not looked at for so long is gone. */
+#define LOOK_HOLDS_NS 5000000000ull
 
 /* How two values of a bin become one. */
 enum fold {
@@ -190,13 +193,19 @@ static struct timeline_line *put(struct timeline *timeline, enum timeline_of of,
 void timeline_fill(const struct timeline *timeline, const struct timeline_line *line,
 		   float ret[static TIMELINE_BINS])
 {
-	unsigned n = timeline_bins(timeline);
+	unsigned n = timeline_bins(timeline), until = UINT_MAX;
+	bool looked = line->of <= TIMELINE_LIMIT;
 	float holds = line->last ? NAN : 0;
 
 	for (unsigned i = 0; i < n; i++) {
+		if (i > until)
+			holds = NAN;
 		ret[i] = isnan(line->worst[i]) ? holds : line->worst[i];
-		if (line->last && !isnan(line->last[i]))
-			holds = line->last[i];
+		if (!line->last || isnan(line->last[i]))
+			continue;
+		holds = line->last[i];
+		if (looked)
+			until = i + (unsigned)(LOOK_HOLDS_NS / timeline->width_ns) + 1;
 	}
 }
 

@@ -96,7 +96,8 @@ unsigned timeline_bins(const struct timeline *timeline);
 
 /*
  * A line's bins, timeline_bins() of them, with what holds until the next value filled in; what adds
- * up is 0 where nothing was. NaN before the first value.
+ * up is 0 where nothing was. NaN before the first value, and some seconds after the last one of a
+ * look.
  */
 void timeline_fill(const struct timeline *timeline, const struct timeline_line *line,
 		   float ret[static TIMELINE_BINS]);
