@@ -140,7 +140,7 @@ static const char *track_of(const json_t *event, bool with_tid)
 	return text;
 }
 
-/* On one track, times do not go back. */
+/* On one track, times do not go back, and a slice does not begin in the one before. */
 static void check_order(const char *track, long long ns)
 {
 	const json_t *before = json_object_get(newest, track);
@@ -182,6 +182,7 @@ static void check_slice(const json_t *event, struct counts *ret)
 	if (!json_is_number(json_object_get(event, "dur")) || ns_of(event, "dur") < 0)
 		WRONG("a slice without dur");
 	check_named(event);
+	check_order(track_of(event, true), ns_of(event, "ts"));
 	check_order(track_of(event, true), ns_of(event, "ts") + ns_of(event, "dur"));
 	*(level ? &ret->levels : &ret->slices) += 1;
 	*(level ? &ret->level_ns : &ret->slice_ns) += ns_of(event, "dur");
