@@ -557,7 +557,8 @@ function words() {
 	});
 	set('drawn', trace.bins + ' steps of ' + duration(trace.width_s * 1000) + ': each shows ' +
 	    'the worst value of its time, the lowest of what is free and the highest of all else.');
-	set('left', trace.notes_left ? 'and ' + trace.notes_left + ' more' : '');
+	set('left', trace.notes_left ? 'and ' + trace.notes_left + ' more' : trace.notes.length ?
+	    '' : 'No level changed, nothing was refused or killed.');
 }
 
 function notes() {
