@@ -133,12 +133,13 @@ $(B)/pnmem: $(call objs,obj,$(cli_src)) $(lib_objs)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
 # The page of pnmem trace export --html, as strings.
-$(B)/gen/trace_page.inc: user/cli/trace_page.html user/cli/trace_page.js
+$(B)/gen/trace_page.inc: $(addprefix user/cli/trace_page,.html .js _use.js)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
-	$(Q)for f in $^; do \
-		echo "static const char page_$${f##*.}[] ="; \
-		sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $$f; \
+	$(Q)for kind in html js; do \
+		echo "static const char page_$$kind[] ="; \
+		cat user/cli/trace_page*.$$kind | \
+			sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/'; \
 		echo ';'; \
 	done > $@
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A trace as one page of HTML that needs no network: the lines of trace_timeline.h as JSON in the
- * middle of a template (trace_page.html) with its script (trace_page.js), both built in.
+ * middle of a template (trace_page.html) with its script (trace_page*.js), built in.
  */
 #include <math.h>
 #include <stdlib.h>
