@@ -137,6 +137,20 @@ $(B)/pnmem: $(call objs,obj,$(cli_src)) $(lib_objs)
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
 
+# The page of pnmem trace export --html, as strings.
+$(B)/gen/trace_page.inc: $(addprefix user/cli/trace_page,.html .js _use.js)
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)for kind in html js; do \
+		echo "static const char page_$$kind[] ="; \
+		cat user/cli/trace_page*.$$kind | \
+			sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/'; \
+		echo ';'; \
+	done > $@
+
+$(B)/obj/user/cli/trace_html.o: $(B)/gen/trace_page.inc
+$(B)/obj/user/cli/trace_html.o: base_cflags += -I$(B)/gen
+
 # The die sampler opens libcuda while it runs: it links libc only.
 $(B)/pnmem-dies: $(call objs,obj,$(dies_src) user/core/die_message.c)
 	$(call say,LD,$@)
@@ -184,6 +198,14 @@ $(B)/tests/trace_make: $(call objs,obj,tests/trace_make.c $(core_src))
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) $(lib_libs) -o $@
 
+$(B)/tests/trace_event_check: $(call objs,obj,tests/trace_event_check.c $(core_src))
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+
+$(B)/tests/png_check: $(call objs,obj,tests/png_check.c)
+	$(call say,LD,$@)
+	$(Q)$(CC) $^ $(LDFLAGS) -lz -o $@
+
 $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
@@ -191,6 +213,10 @@ $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 		-fno-sanitize-recover=all $(filter %.c,$^) $(lib_libs) -o $@
 
 $(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c stallers.c names.c)
+$(B)/fuzz/fuzz_trace_export: $(addprefix user/cli/trace_,perfetto.c tracks.c timeline.c html.c \
+			       words.c report_words.c names.c) user/cli/format.c \
+			     $(B)/gen/trace_page.inc
+$(B)/fuzz/fuzz_trace_export: base_cflags += -I$(B)/gen
 
 # The agent's message handler, with the agent behind it.
 served_src := $(filter-out user/agent/main.c,$(agent_src)) tests/host/lib/made_host.c
@@ -254,6 +280,7 @@ $(B)/tests/fake-cuda: $(call objs,obj,$(addprefix tests/cuda/,fake_cuda_main.c f
 
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
        $(B)/asan/pnmemd $(B)/tests/live_fuzz $(B)/tests/trace_make \
+       $(B)/tests/trace_event_check $(B)/tests/png_check \
        $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
        $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
 

@@ -79,7 +79,8 @@ static void put_start(void)
 	put(TRACE_CONFIG, START_NS, &config, sizeof(config), NULL);
 	put_name(TRACE_NAME_VIEW, VIEW, "/engines/loader");
 	put_name(TRACE_NAME_CGROUP, LOADER_CG,
-		 hostile ? "/\033[2J\033]0;title\007\xff\xfe" : "/engines/loader");
+		 hostile ? "/\033[2J\033]0;title\007\xff\xfe\"\\</script><script>alert(1)</script>"
+			 : "/engines/loader");
 	if (newer) {
 		struct trace_schema schema = { .kind = 99, .payload_bytes = 8 };
 
@@ -233,12 +234,15 @@ int main(int argc, char **argv)
 		if (share > 0.1 && share < 0.6 && step % 5 == 0)
 			put_event(now_ns, PN_EVENT_FAULTS, 3000 + step, 1);
 		for (uint64_t i = 0; i < events; i++) {
-			/* In 0.1 to 40 ms, the same every time. */
+			/* Up to 40 ms, the same every time; a task's next begins after it. */
+			uint64_t gap_ns = span_ns / 900 / events;
 			uint64_t long_ns = 100000 + (step * 7919 + i * 104729) % 39900000;
+
+			long_ns = 1 + long_ns % (gap_ns < 39999999 ? gap_ns : 39999999);
 
 			stalls++;
 			stall_ns += long_ns;
-			put_event(now_ns + i * (span_ns / 900 / events), PN_EVENT_STALL, long_ns,
+			put_event(now_ns + i * gap_ns, PN_EVENT_STALL, long_ns,
 				  (unsigned)(i % 7 ? i % 2 : 2));
 		}
 		if (pressed && step % 10 == 0)

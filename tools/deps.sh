@@ -9,7 +9,7 @@ packages=(gcc make clang bpftool libbpf-dev libelf-dev zlib1g-dev libsystemd-dev
 	libjansson-dev libcmocka-dev pkg-config)
 for what in "$@"; do
 	case $what in
-	test) packages+=(g++ libclang-rt-14-dev libmicrohttpd-dev) ;;
+	test) packages+=(g++ libclang-rt-14-dev libmicrohttpd-dev chromium fonts-dejavu-core) ;;
 	vm) packages+=(qemu-system-x86 busybox-static cpio xz-utils e2fsprogs) ;;
 	esac
 done

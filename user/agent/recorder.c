@@ -29,6 +29,8 @@
 /* A view that stays as it is, but for its numbers, is recorded this often. */
 #define LOOK_GAP_NS   20000000ull
 #define VMSTAT_GAP_NS 1000000000ull
+/* A die that does not change is repeated, or its record would be overwritten by newer ones. */
+#define DIES_GAP_NS 10000000000ull
 
 static void put(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const void *fixed,
 		size_t bytes)
@@ -219,6 +221,10 @@ static void take_dies(struct recorder *recorder, struct recorder_view *seen,
 {
 	uint32_t n_dies = (uint32_t)state->n_dies + ext->n_more_dies;
 
+	if (now_ns - seen->dies_ns >= DIES_GAP_NS) {
+		memset(seen->die_check, 0, sizeof(seen->die_check));
+		seen->dies_ns = now_ns;
+	}
 	for (uint32_t i = 0; i < DIE_TABLE_MAX; i++) {
 		pn_mem_die die = { 0 };
 

@@ -32,6 +32,7 @@ struct recorder_view {
 	uint32_t wanted_level;
 	uint32_t reasons;
 	uint64_t look_ns;                  /* of its newest record */
+	uint64_t dies_ns;                  /* when all dies were recorded, changed or not */
 	uint32_t die_check[DIE_TABLE_MAX]; /* of the newest record of each die, 0 none */
 };
 

@@ -19,6 +19,8 @@ static const struct {
 	{ "record", cmd_trace_record, "record everything, for a time or while a command runs" },
 	{ "dump", cmd_trace_dump, "write the agent's flight recorder to a file" },
 	{ "report", cmd_trace_report, "the story of a trace file in a screenful" },
+	{ "export", cmd_trace_export, "a trace file as a picture, for a viewer" },
+	{ "replay", cmd_trace_replay, "where levels and verdicts differ with other settings" },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -6,5 +6,7 @@
 int cmd_trace_dump(int argc, char **argv);
 int cmd_trace_record(int argc, char **argv);
 int cmd_trace_report(int argc, char **argv);
+int cmd_trace_export(int argc, char **argv);
+int cmd_trace_replay(int argc, char **argv);
 
 #endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Records of any content through the exports and the replay: they keep their bounds, and what they
+ * say of a level is one. The input is records without check words, as that of fuzz_trace_story.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/trace_export.h"
+#include "cli/trace_timeline.h"
+#include "core/replay.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
+
+static struct replay_view view;
+
+static void replay(const struct trace_record *record)
+{
+	static const struct replay_policy policy = {
+		.recorded = { .hold_ns = 1000, .psi_full_reject_pct = 15, .cgroup_level = true },
+		.with = { .hold_ns = 9, .psi_full_reject_pct = 3, .die_reserve_bytes = 1 << 20 },
+		.given = 0x1f,
+	};
+	struct trace_verdict verdict;
+	struct replay_level level;
+	struct trace_look look;
+	pn_admit_result result;
+	struct trace_die die;
+
+	trace_get(record, &look, sizeof(look));
+	trace_get(record, &die, sizeof(die));
+	trace_get(record, &verdict, sizeof(verdict));
+	if (record->kind == TRACE_DIE)
+		replay_die(&view, &policy, &die);
+	if (record->kind == TRACE_LOOK) {
+		replay_look(&view, &policy, record->ts_ns, &look, &level);
+		if (level.replayed && (unsigned)level.level > PN_MEM_LEVEL_CRITICAL)
+			abort();
+	}
+	if (record->kind == TRACE_VERDICT &&
+	    replay_verdict(&view, &policy, &verdict, &result) >= 0 &&
+	    (unsigned)result.verdict > PN_VERDICT_REJECT)
+		abort();
+}
+
+static void check(const struct timeline *timeline)
+{
+	static float bins[TIMELINE_BINS];
+
+	if (timeline_bins(timeline) > TIMELINE_BINS)
+		abort();
+	for (unsigned i = 0; i < timeline->line_count; i++) {
+		timeline_fill(timeline, &timeline->line[i], bins);
+		for (unsigned bin = 0; bin < timeline_bins(timeline); bin++)
+			if (timeline->line[i].of == TIMELINE_EVENTS && isnan(bins[bin]))
+				abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
+{
+	const struct trace_head head = { .mono_ns = 1 };
+	struct trace_names *names = trace_names_new();
+	struct timeline *timeline = timeline_new(&head, names);
+	FILE *out = fopen("/dev/null", "we");
+	struct perfetto *perfetto = perfetto_new(out, &head, names);
+	unsigned char payload[512];
+
+	memset(&view, 0, sizeof(view));
+	while (len_bytes >= 4) {
+		struct trace_record record = {
+			.kind = data[0],
+			.ts_ns = (uint64_t)data[1] << (data[2] % 57),
+			.payload = payload,
+			.payload_bytes = data[3] * 2u,
+		};
+		size_t there =
+			len_bytes - 4 < record.payload_bytes ? len_bytes - 4 : record.payload_bytes;
+
+		memset(payload, 0, sizeof(payload));
+		memcpy(payload, data + 4, there);
+		if (record.kind == TRACE_NAME)
+			trace_names_add(names, &record);
+		timeline_add(timeline, &record);
+		perfetto_add(perfetto, &record);
+		replay(&record);
+		data += 4 + there;
+		len_bytes -= 4 + there;
+	}
+	check(timeline);
+	html_write(out, timeline, "whole");
+	perfetto_finish(perfetto);
+	fclose(out);
+	perfetto_free(perfetto);
+	timeline_free(timeline);
+	trace_names_free(names);
+	return 0;
+}
