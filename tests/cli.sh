@@ -3,6 +3,7 @@
 # The command line as people and scripts use it, with an agent (without BPF) and without one.
 set -u
 . tests/tap.sh
+. tests/expect.sh
 build=${BUILD:-build}
 pnmem=$build/pnmem
 dir=$(mktemp -d)
@@ -14,13 +15,6 @@ end() {
 }
 trap end EXIT
 
-expect_status() { # STATUS COMMAND...
-	local want=$1
-	shift
-	"$@" >"$dir/out" 2>"$dir/err"
-	local got=$?
-	[ $got -eq "$want" ] || { echo "exit $got, not $want"; cat "$dir/out" "$dir/err"; return 1; }
-}
 is_json() { # every line of the file, or the whole, is JSON; level fields are there
 	"$build/tests/json_check" "$@"
 }

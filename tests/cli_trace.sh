@@ -3,6 +3,7 @@
 # pnmem trace and explain as people and scripts use them: on made-up trace files, good and bad.
 set -u
 . tests/tap.sh
+. tests/expect.sh
 build=${BUILD:-build}
 pnmem=$build/pnmem
 dir=$(mktemp -d)
@@ -14,22 +15,6 @@ end() {
 }
 trap end EXIT
 
-expect_status() { # STATUS COMMAND...
-	local want=$1
-	shift
-	"$@" >"$dir/out" 2>"$dir/err"
-	local got=$?
-	[ $got -eq "$want" ] || { echo "exit $got, not $want"; cat "$dir/out" "$dir/err"; return 1; }
-}
-says() { # PATTERN...: in stdout
-	local pattern
-	for pattern in "$@"; do
-		grep -qE -e "$pattern" "$dir/out" || { echo "no $pattern in:"; cat "$dir/out"; return 1; }
-	done
-}
-complains() {
-	grep -qE -e "$1" "$dir/err" || { echo "no $1 in:"; cat "$dir/err"; return 1; }
-}
 json() { "$build/tests/json_check" "$dir/out"; }
 
 "$build/tests/trace_make" 20000 >"$dir/spike"

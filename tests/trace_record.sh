@@ -4,6 +4,7 @@
 # of it when the disk is full, the agent goes or it is killed itself.
 set -u
 . tests/tap.sh
+. tests/expect.sh
 build=${BUILD:-build}
 pnmem=$build/pnmem
 dir=$(mktemp -d)
@@ -23,13 +24,6 @@ start_agent() {
 		sleep 0.05
 	done
 	return 1
-}
-expect_status() { # STATUS COMMAND...
-	local want=$1
-	shift
-	"$@" >"$dir/out" 2>"$dir/err"
-	local got=$?
-	[ $got -eq "$want" ] || { echo "exit $got, not $want"; cat "$dir/out" "$dir/err"; return 1; }
 }
 says() { # PATTERN...: in the report of $dir/f
 	local pattern
