@@ -25,7 +25,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 #define RECORDS_MAX 48
 
 static struct agent_options options = { .cgroupfs = "/nonexistent", .no_bpf = true };
-static struct agent agent = { .options = &options, .cgroupfs_fd = -1, .mode = PN_MODE_PSI_TRIGGER };
+static struct agent agent = {
+	.options = &options,
+	.cgroupfs_fd = -1,
+	.mode = PN_MODE_PSI_TRIGGER,
+	.vmstat = { .fd = -1 },
+};
 static struct made_host host;
 static char socket_path[128];
 

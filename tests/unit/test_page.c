@@ -223,6 +223,34 @@ static void test_ranges(void **unused)
 	free(s);
 }
 
+/* What was in a copy when there were more dies is not there when it is filled again. */
+static void test_fewer_dies(void **unused)
+{
+	struct shared *s = shared_new();
+	struct page_view view;
+	pn_mem_state state;
+	pn_mem_ext ext;
+
+	assert_int_equal(page_open(&view, &s->page, PAGE_BYTES), 0);
+	fill(&state, &ext, 7);
+	for (uint32_t n_more = PN_MEM_MORE_DIES; n_more--;) {
+		memset(ext.more_die, 0, sizeof(ext.more_die));
+		memset(ext.more_die, 0x77, n_more * sizeof(ext.more_die[0]));
+		ext.n_more_dies = n_more;
+		for (int i = 0; i < PAGE_COPIES; i++) {
+			pn_mem_ext got;
+
+			page_publish(&s->page, &state, &ext, 0);
+			assert_int_equal(page_read(&view, NULL, &got), 0);
+			assert_int_equal(got.n_more_dies, n_more);
+			for (uint32_t j = 0; j < PN_MEM_MORE_DIES; j++)
+				assert_int_equal(got.more_die[j].free_bytes,
+						 j < n_more ? 0x7777777777777777 : 0);
+		}
+	}
+	free(s);
+}
+
 /* A writer of an earlier version has a shorter extension: what it does not know reads 0. */
 static void test_older_writer(void **unused)
 {
@@ -270,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_seq_goes_on_above),
 		cmocka_unit_test(test_foreign_pages),
 		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_fewer_dies),
 		cmocka_unit_test(test_older_writer),
 	};
 

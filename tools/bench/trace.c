@@ -178,7 +178,7 @@ static bool has_grown(void *arg)
 	struct stat st;
 
 	return bench_stopped() || waitpid(grown->pid, NULL, WNOHANG) != 0 ||
-	       (!stat(grown->path, &st) && st.st_size > 8192);
+	       (!stat(grown->path, &st) && st.st_size > 2048);
 }
 
 pid_t recording_start(const char *path)

@@ -331,7 +331,12 @@ int main(int argc, char **argv)
 		.procfs = "/proc",
 		.cgroupfs = "/sys/fs/cgroup",
 	};
-	struct agent agent = { .options = &options, .procfs_fd = -1, .cgroupfs_fd = -1 };
+	struct agent agent = {
+		.options = &options,
+		.procfs_fd = -1,
+		.cgroupfs_fd = -1,
+		.vmstat = HOST_FILE_INIT,
+	};
 	int ready_fd = -1, r;
 
 	if (argc == 2 && !strcmp(argv[1], RECORD_OPTION))

@@ -147,7 +147,6 @@ int views_open(struct agent *agent)
 {
 	int r = view_new(agent, -1, "", &agent->views);
 
-	agent->vmstat = HOST_FILE_INIT;
 	agent->n_views = !r;
 	return r;
 }

@@ -80,38 +80,21 @@ static inline void load_words(void *to, const void *shared, size_t bytes)
 }
 
 /*
- * Dies beyond the first 16 are rare and a third of the extension: only those that there are are
- * stored and loaded. n_more is what the writer says, or what was read while it may be writing.
+ * Dies beyond the first 16 are rare and half of the extension: of those that are not there only the
+ * ones are stored, as zeros, that were there when this copy was filled last.
  */
-static size_t more_dies_bytes(uint32_t n_more)
+static void store_ext(pn_mem_ext *to, const pn_mem_ext *ext)
 {
-	return (n_more < PN_MEM_MORE_DIES ? n_more : PN_MEM_MORE_DIES) * sizeof(pn_mem_die);
-}
+	uint64_t *words = (uint64_t *)to;
+	uint32_t n_more = to->n_more_dies;
 
-static void store_ext(uint64_t *to, const pn_mem_ext *ext)
-{
-	store_words(to, ext, MORE_DIES_AT + more_dies_bytes(ext->n_more_dies));
-	store_words(to + MORE_DIES_END / 8, (const char *)ext + MORE_DIES_END,
+	if (n_more < ext->n_more_dies)
+		n_more = ext->n_more_dies;
+	if (n_more > PN_MEM_MORE_DIES)
+		n_more = PN_MEM_MORE_DIES;
+	store_words(words, ext, MORE_DIES_AT + n_more * sizeof(pn_mem_die));
+	store_words(words + MORE_DIES_END / 8, (const char *)ext + MORE_DIES_END,
 		    sizeof(*ext) - MORE_DIES_END);
-}
-
-/* ext_bytes: of the writer's, at most ours. What it does not have is 0. */
-static inline void load_ext(pn_mem_ext *ret, const char *shared, size_t ext_bytes)
-{
-	char *to = (char *)ret;
-	size_t more_bytes;
-
-	if (ext_bytes < MORE_DIES_END) {
-		memset(ret, 0, sizeof(*ret));
-		load_words(to, shared, ext_bytes < MORE_DIES_AT ? ext_bytes : MORE_DIES_AT);
-		ret->n_more_dies = 0;
-		return;
-	}
-	load_words(to, shared, MORE_DIES_AT);
-	more_bytes = more_dies_bytes(ret->n_more_dies);
-	load_words(to + MORE_DIES_AT, shared + MORE_DIES_AT, more_bytes);
-	memset(to + MORE_DIES_AT + more_bytes, 0, sizeof(*ret) - MORE_DIES_AT - more_bytes);
-	load_words(to + MORE_DIES_END, shared + MORE_DIES_END, ext_bytes - MORE_DIES_END);
 }
 
 void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext, uint64_t min_seq)
@@ -128,7 +111,7 @@ void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
 	atomic_store_explicit(&page->seq, k * 2 + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	store_words((uint64_t *)&copy->state, state, sizeof(*state));
-	store_ext((uint64_t *)&copy->ext, ext);
+	store_ext(&copy->ext, ext);
 	atomic_store_explicit(&page->seq, state->seq, memory_order_release);
 	atomic_store_explicit(&page->heartbeat_ns, ext->publish_ns, memory_order_relaxed);
 }
@@ -183,7 +166,7 @@ static void force_ext_ranges(pn_mem_ext *ext)
 		ext->n_more_dies = PN_MEM_MORE_DIES;
 	for (int i = 0; i < PN_MEM_MAX_DIES; i++)
 		ext->die_pci[i][sizeof(ext->die_pci[i]) - 1] = 0;
-	for (int i = 0; i < PN_MEM_MORE_DIES; i++)
+	for (uint32_t i = 0; i < ext->n_more_dies; i++)
 		ext->more_die[i].pci[sizeof(ext->more_die[i].pci) - 1] = 0;
 }
 
@@ -201,7 +184,7 @@ int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext 
 		if (ret_state)
 			load_words(ret_state, copy, sizeof(*ret_state));
 		if (ret_ext)
-			load_ext(ret_ext, copy + ext_offset, ext_bytes);
+			load_words(ret_ext, copy + ext_offset, ext_bytes);
 		atomic_thread_fence(memory_order_acquire);
 		/* Whole unless the writer has begun to fill this very copy again. */
 		moved = atomic_load_explicit(&view->page->seq, memory_order_relaxed) -
@@ -210,6 +193,8 @@ int page_read(const struct page_view *view, pn_mem_state *ret_state, pn_mem_ext 
 			continue;
 		if (ret_state)
 			force_ranges(ret_state);
+		if (ret_ext && ext_bytes < sizeof(*ret_ext))
+			memset((char *)ret_ext + ext_bytes, 0, sizeof(*ret_ext) - ext_bytes);
 		if (ret_ext)
 			force_ext_ranges(ret_ext);
 		return 0;
