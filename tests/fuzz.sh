@@ -16,11 +16,26 @@ end() {
 }
 trap end EXIT
 
+# Bytes that are no text are kept as hex.
+seeds() { # NAME CORPUS
+	local hex
+	[ -d "tests/data/$1" ] && cp -r "tests/data/$1/." "$2"
+	for hex in "$2"/*.hex; do
+		[ -f "$hex" ] || continue
+		# shellcheck disable=SC2059
+		printf "$(tr -d '\n' <"$hex" | sed 's/../\\x&/g')" >"${hex%.hex}"
+		rm "$hex"
+	done
+	case $1 in
+	trace*) "$build/tests/trace_make" 40 | head -c 5000 >"$2/cut" ;;
+	esac
+}
+
 fuzz() {
 	local target=$1 seconds=$2 corpus status
 	local name=${target#fuzz_}
 	corpus=$(mktemp -d)
-	[ -d "tests/data/$name" ] && cp -r "tests/data/$name/." "$corpus"
+	seeds "$name" "$corpus"
 	"$build/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
 		-error_exitcode=1 -timeout_exitcode=1 \
 		-artifact_prefix="$corpus/" -print_final_stats=0 -verbosity=0 "$corpus"
