@@ -10,20 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int file_write(const char *dir, const char *name, const char *text)
-{
-	char path[1200];
-	int fd, r = 0;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		r = -errno;
-	close(fd);
-	return r;
-}
+#include "lib/cgroup_file.h"
 
 static bool has_memory(const char *dir)
 {
@@ -81,7 +68,7 @@ int group_create(struct group *ret, const struct group *parent, const char *name
 	memset(ret, 0, sizeof(*ret));
 	ret->is_v1 = parent->is_v1;
 	if (!ret->is_v1)
-		r = file_write(parent->memory, "cgroup.subtree_control", "+memory");
+		r = cgroup_file_write(parent->memory, "cgroup.subtree_control", "+memory");
 	if (!r)
 		r = make_below(ret->memory, parent->memory, name);
 	if (!r && parent->v2[0])
@@ -97,10 +84,12 @@ int group_set_max(const struct group *group, uint64_t bytes)
 	int r;
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-	r = file_write(group->memory, group->is_v1 ? "memory.limit_in_bytes" : "memory.max", text);
+	r = cgroup_file_write(group->memory, group->is_v1 ? "memory.limit_in_bytes" : "memory.max",
+			      text);
 	/* A kernel without swap accounting has no such file, which is as good here. */
-	file_write(group->memory, group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
-		   group->is_v1 ? text : "0");
+	cgroup_file_write(group->memory,
+			  group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
+			  group->is_v1 ? text : "0");
 	return r;
 }
 
@@ -109,7 +98,7 @@ int group_set_high(const struct group *group, uint64_t bytes)
 	char text[32];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-	return file_write(group->memory, "memory.high", text);
+	return cgroup_file_write(group->memory, "memory.high", text);
 }
 
 int group_join(const struct group *group, pid_t pid)
@@ -118,9 +107,9 @@ int group_join(const struct group *group, pid_t pid)
 	int r;
 
 	snprintf(text, sizeof(text), "%d", pid);
-	r = file_write(group->memory, "cgroup.procs", text);
+	r = cgroup_file_write(group->memory, "cgroup.procs", text);
 	if (!r && group->v2[0])
-		r = file_write(group->v2, "cgroup.procs", text);
+		r = cgroup_file_write(group->v2, "cgroup.procs", text);
 	return r;
 }
 

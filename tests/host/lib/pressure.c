@@ -16,20 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int file_write(const char *dir, const char *name, const char *text)
-{
-	char path[512];
-	int fd, err = 0;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		err = -errno;
-	close(fd);
-	return err;
-}
+#include "cgroup_file.h"
 
 static bool file_has_word(const char *dir, const char *name, const char *word)
 {
@@ -83,7 +70,7 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
 	if (err)
 		return err;
 	if (!group->is_v1) {
-		err = file_write(root, "cgroup.subtree_control", "+memory");
+		err = cgroup_file_write(root, "cgroup.subtree_control", "+memory");
 		if (err)
 			return err;
 	}
@@ -96,10 +83,12 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
 	}
 	group->limit_bytes = limit_bytes;
 	snprintf(limit, sizeof(limit), "%zu", limit_bytes);
-	err = file_write(group->path, group->is_v1 ? "memory.limit_in_bytes" : "memory.max", limit);
+	err = cgroup_file_write(group->path, group->is_v1 ? "memory.limit_in_bytes" : "memory.max",
+				limit);
 	/* No swap; a kernel without swap accounting has no such file, which is as good here. */
-	file_write(group->path, group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
-		   group->is_v1 ? limit : "0");
+	cgroup_file_write(group->path,
+			  group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
+			  group->is_v1 ? limit : "0");
 	if (err)
 		pressure_group_destroy(group);
 	return err;
@@ -125,7 +114,7 @@ void pressure_group_destroy(struct pressure_group *group)
 
 int pressure_group_join(const struct pressure_group *group)
 {
-	return file_write(group->path, "cgroup.procs", "0");
+	return cgroup_file_write(group->path, "cgroup.procs", "0");
 }
 
 /* Its pages must not stay in the cache charged to someone else: written out, then dropped. */
@@ -211,13 +200,13 @@ int pressure_group_set_high(const struct pressure_group *group, size_t high_byte
 	char text[32];
 
 	snprintf(text, sizeof(text), "%zu", high_bytes);
-	return file_write(group->path, "memory.high", text);
+	return cgroup_file_write(group->path, "memory.high", text);
 }
 
 static void touch_anon(size_t bytes)
 {
-	volatile uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	volatile uint8_t *at =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
 		_exit(1);
