@@ -2,11 +2,12 @@
 /*
  * gpu-probe snapshot: the dies as they are published, and what the agent tells of them, in lines
  *
- *	die INDEX PCI UUID STATE FREE_BYTES BUDGET_BYTES AGE_MS
+ *	now NS
+ *	die INDEX PCI UUID STATE FREE_BYTES BUDGET_BYTES SAMPLE_NS
  *	line STATE SUBJECT: HOOK: WHY
  *
- * STATE of a die is ok, stale, unsupported or absent; of a line active, refused or untried. No
- *agent is an exit status of 1.
+ * Times are CLOCK_MONOTONIC. STATE of a die is ok, stale, unsupported or absent; of a line active,
+ * refused or untried. No agent is an exit status of 1.
  */
 #include <stdio.h>
 
@@ -14,10 +15,9 @@
 #include "host/clock.h"
 #include "pn_memwatch.h"
 
-static void print_die(const pn_mem_state *state, const pn_mem_ext *ext, int i, uint64_t now_ns)
+static void print_die(const pn_mem_state *state, const pn_mem_ext *ext, int i)
 {
 	static const char *const states[] = { "absent", "ok", "stale", "unsupported" };
-	uint64_t sample_ns = ext->die_sample_ns[i];
 	unsigned die_state = ext->die_state[i];
 
 	printf("die %d %s ", i, ext->die_pci[i][0] ? ext->die_pci[i] : "-");
@@ -26,7 +26,7 @@ static void print_die(const pn_mem_state *state, const pn_mem_ext *ext, int i, u
 	printf(" %s %llu %llu %llu\n", die_state < 4 ? states[die_state] : "?",
 	       (unsigned long long)state->per_die_free[i],
 	       (unsigned long long)state->per_die_budget[i],
-	       (unsigned long long)(now_ns > sample_ns ? (now_ns - sample_ns) / 1000000 : 0));
+	       (unsigned long long)ext->die_sample_ns[i]);
 }
 
 int probe_snapshot(char **argv)
@@ -35,14 +35,13 @@ int probe_snapshot(char **argv)
 	pn_hook_status lines[64];
 	pn_mem_state state;
 	pn_mem_ext ext;
-	uint64_t now_ns;
 	int n;
 
 	if (!probe_attach() || pn_memwatch_read_ext(&state, &ext))
 		return 1;
-	now_ns = clock_now_ns();
+	printf("now %llu\n", (unsigned long long)clock_now_ns());
 	for (int i = 0; i < state.n_dies; i++)
-		print_die(&state, &ext, i, now_ns);
+		print_die(&state, &ext, i);
 	n = pn_memwatch_dies(lines, sizeof(lines) / sizeof(lines[0]));
 	for (int i = 0; i < n; i++)
 		printf("line %s %s: %s: %s\n",
