@@ -338,7 +338,7 @@ static void test_rotation(void **state)
 	char path[256], name[64];
 
 	for (int i = 0; i < 12; i++) {
-		snprintf(name, sizeof(name), "pnmem-202001%02dT000000.000Z.pntrace", i + 1);
+		snprintf(name, sizeof(name), "pnmem-202001%02dT000000.000000Z.pntrace", i + 1);
 		tree_write(&dir, name, "old");
 	}
 	tree_write(&dir, "notes.txt", "not ours");
@@ -347,9 +347,9 @@ static void test_rotation(void **state)
 	assert_int_equal(find().files, 8);
 	assert_int_equal(find().others, 1);
 	assert_string_equal(find().path, path); /* the newest stays */
-	snprintf(path, sizeof(path), "%s/pnmem-20200106T000000.000Z.pntrace", dir.path);
+	snprintf(path, sizeof(path), "%s/pnmem-20200106T000000.000000Z.pntrace", dir.path);
 	assert_int_equal(access(path, F_OK), 0);
-	snprintf(path, sizeof(path), "%s/pnmem-20200105T000000.000Z.pntrace", dir.path);
+	snprintf(path, sizeof(path), "%s/pnmem-20200105T000000.000000Z.pntrace", dir.path);
 	assert_int_equal(access(path, F_OK), -1);
 }
 

@@ -38,8 +38,8 @@ void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir)
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &tm);
 	strftime(text, sizeof(text), "%Y%m%dT%H%M%S", &tm);
-	snprintf(path, RECORDER_PATH_BYTES, "%s/pnmem-%s.%03dZ.pntrace", dir, text,
-		 (int)(now.tv_nsec / 1000000));
+	snprintf(path, RECORDER_PATH_BYTES, "%s/pnmem-%s.%06dZ.pntrace", dir, text,
+		 (int)(now.tv_nsec / 1000));
 }
 
 /* ---- asking, and the answer ---------------------------------------------------------------------

@@ -67,7 +67,7 @@ void recorder_dump_open(struct agent *agent);
 void recorder_dump_close(struct agent *agent);
 /* The level of a view has changed. */
 void recorder_level(struct agent *agent, uint64_t now_ns);
-/* A new file in dir, named by the time. */
+/* A new file in dir, named by the time: to the microsecond, since no two are written within one. */
 void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir);
 
 /*
