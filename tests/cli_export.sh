@@ -13,6 +13,7 @@ trap 'rm -rf "$dir"' EXIT
 "$build/tests/trace_make" 20000 >"$dir/spike"
 "$build/tests/trace_make" --hostile 5000 >"$dir/hostile"
 "$build/tests/trace_make" --newer 5000 >"$dir/newer"
+"$build/tests/trace_make" --ended 5000 >"$dir/ended"
 head -c 300000 "$dir/spike" >"$dir/cut"
 
 matches() { "$build/tests/trace_event_check" "$1" "$dir/out"; } # TRACE
@@ -28,6 +29,11 @@ usage() {
 perfetto() {
 	expect_status 0 "$pnmem" trace export --perfetto "$dir/spike" && [ ! -s "$dir/err" ] &&
 		matches "$dir/spike"
+}
+ended_view() {
+	expect_status 0 "$pnmem" trace export --perfetto "$dir/ended" && matches "$dir/ended" &&
+		expect_status 0 "$pnmem" trace export --html "$dir/ended" &&
+		says 'no engine any more in /engines/ended'
 }
 perfetto_to_a_file() {
 	expect_status 0 "$pnmem" trace export --perfetto "$dir/spike" || return 1
@@ -155,6 +161,7 @@ both_schemes() {
 }
 check "usage errors exit 2" usage
 check "--perfetto is valid and holds what the trace does" perfetto
+check "a view that ends is seen to end" ended_view
 check "--perfetto to a file, from a pipe" perfetto_to_a_file
 check "--perfetto of hostile names" hostile_perfetto
 check "the readable part of a cut or newer file is exported" readable_part

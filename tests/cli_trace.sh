@@ -42,6 +42,12 @@ report() {
 			'12 admitted, 5 capped, 3 refused' 'a window of 3937 tokens, holding it 33\.8 s' \
 			'psi_full: full 30\.00 at a limit of 15\.00' 'PN_PSI_FULL_REJECT above 30\.00'
 }
+report_of_an_ended_view() { # it was CRITICAL for a second, and for no longer
+	"$build/tests/trace_make" --ended 20000 >"$dir/ended" &&
+		expect_status 0 "$pnmem" trace report "$dir/ended" &&
+		says 'CRITICAL 14\.2 s, TIGHT 2\.5 s, WATCH 7\.8 s, OK 65\.4 s' \
+			'CRITICAL first at \+10\.000 s of /engines/ended'
+}
 report_from_a_pipe() {
 	expect_status 0 "$pnmem" trace report - <"$dir/spike" && says '12 admitted'
 }
@@ -148,6 +154,7 @@ explain_json() {
 
 check "usage errors exit 2; every trace command has --help and --version" usage
 check "report tells the story of a load spike" report
+check "report: a view that has ended has no level" report_of_an_ended_view
 check "report reads a pipe" report_from_a_pipe
 check "report fits on a screen" screenful
 check "report --json has the same numbers" report_json

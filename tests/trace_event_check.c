@@ -45,6 +45,7 @@ static void count_record(const struct trace_record *record, struct counts *ret)
 	static bool vmstat_before;
 	struct pn_event event;
 	struct trace_look look;
+	struct trace_mark mark;
 
 	switch (record->kind) {
 	case TRACE_EVENT:
@@ -79,6 +80,8 @@ static void count_record(const struct trace_record *record, struct counts *ret)
 		ret->verdicts++;
 		break;
 	case TRACE_MARK:
+		trace_get(record, &mark, sizeof(mark));
+		ret->current += mark.of == TRACE_MARK_VIEW_END; /* to 0 */
 		ret->marks++;
 		break;
 	default:

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Writes a trace of a made-up model load, to standard output: trace_make [--newer] [--hostile]
- * RECORDS [SECONDS]. The same arguments give the same bytes. --newer: as a later version would,
- * with a kind of its own; --hostile: with names that a terminal would act on. On a host of 16 GiB,
- * a loader takes memory from second 10 on until the reserve is reached and the kernel reclaims; one
- * request is capped and later ones are refused; a task in the loader's cgroup is killed; then the
- * memory comes back. The levels are those that core derives from the numbers, so that a replay with
- * the file's settings agrees with it. Stall records fill the file up to RECORDS.
+ * [--ended] RECORDS [SECONDS]. The same arguments give the same bytes. --newer: as a later version
+ * would, with a kind of its own; --hostile: with names that a terminal would act on; --ended: with
+ * a view that is CRITICAL for a second and then ends. On a host of 16 GiB, a loader takes memory
+ * from second 10 on until the reserve is reached and the kernel reclaims; one request is capped and
+ * later ones are refused; a task in the loader's cgroup is killed; then the memory comes back. The
+ * levels are those that core derives from the numbers, so that a replay with the file's settings
+ * agrees with it. Stall records fill the file up to RECORDS.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,12 +22,13 @@
 #define S_NS       1000000000ull
 #define START_NS   (1000 * S_NS)
 #define VIEW       1
+#define ENDED_VIEW 2
 #define LOADER_PID 4242
 #define LOADER_CG  77
 #define OTHER_CG   33
 
 static uint64_t record_count;
-static bool newer, hostile;
+static bool newer, hostile, ended;
 
 static void put(uint16_t kind, uint64_t ts_ns, const void *fixed, size_t bytes, const char *text)
 {
@@ -78,6 +80,8 @@ static void put_start(void)
 		exit(1);
 	put(TRACE_CONFIG, START_NS, &config, sizeof(config), NULL);
 	put_name(TRACE_NAME_VIEW, VIEW, "/engines/loader");
+	if (ended)
+		put_name(TRACE_NAME_VIEW, ENDED_VIEW, "/engines/ended");
 	put_name(TRACE_NAME_CGROUP, LOADER_CG,
 		 hostile ? "/\033[2J\033]0;title\007\xff\xfe\"\\</script><script>alert(1)</script>"
 			 : "/engines/loader");
@@ -202,6 +206,19 @@ static void put_event(uint64_t now_ns, uint32_t kind, uint64_t value, unsigned w
 	put(TRACE_EVENT, now_ns, &event, sizeof(event), NULL);
 }
 
+static void put_ended(uint64_t now_ns, struct trace_look look, bool end)
+{
+	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END, .value = ENDED_VIEW };
+
+	if (end) {
+		put(TRACE_MARK, now_ns, &mark, sizeof(mark), "");
+		return;
+	}
+	look.view = ENDED_VIEW;
+	look.level = look.wanted_level = PN_MEM_LEVEL_CRITICAL;
+	put(TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t wanted = 10000, span_ns = 90 * S_NS;
@@ -216,6 +233,7 @@ int main(int argc, char **argv)
 	for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
 		newer = newer || !strcmp(argv[1], "--newer");
 		hostile = hostile || !strcmp(argv[1], "--hostile");
+		ended = ended || !strcmp(argv[1], "--ended");
 	}
 	if (argc > 1)
 		wanted = strtoull(argv[1], NULL, 10);
@@ -285,6 +303,8 @@ int main(int argc, char **argv)
 			merge_look(&carry[view], &level_config_default, &in, &state, &ext[view]);
 			trace_look_make(&look, view ? VIEW : 0, &state, &ext[view]);
 			put(TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
+			if (ended && view && step >= 100 && step <= 110)
+				put_ended(now_ns, look, step == 110);
 		}
 		if (step % 45 == 20)
 			put_verdict(now_ns, &state, &ext[1]);

@@ -301,6 +301,14 @@ void recorder_publish(struct agent *agent, struct agent_view *av)
 		recorder_level(agent, now_ns);
 }
 
+void recorder_view_end(struct agent *agent, const struct agent_view *av)
+{
+	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END, .value = av->trace.id };
+
+	if (agent->recorder && av->trace.id)
+		put(agent->recorder, TRACE_MARK, clock_now_ns(), &mark, sizeof(mark));
+}
+
 void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint64_t ts_ns,
 		      const struct trace_verdict *verdict)
 {

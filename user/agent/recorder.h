@@ -51,6 +51,9 @@ void recorder_event(struct agent *agent, const struct pn_event *event);
 /* A view that has just been published. */
 void recorder_publish(struct agent *agent, struct agent_view *av);
 
+/* A view that is not published any more. */
+void recorder_view_end(struct agent *agent, const struct agent_view *av);
+
 /* A verdict that the engine of this process reports; its view and pid are filled in. */
 void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint64_t ts_ns,
 		      const struct trace_verdict *verdict);

@@ -200,6 +200,7 @@ void views_put(struct agent *agent, struct agent_view *view)
 	if (agent->turn == view)
 		agent->turn = NULL;
 	agent->n_views--;
+	recorder_view_end(agent, view);
 	view_free(view);
 }
 

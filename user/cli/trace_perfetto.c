@@ -15,7 +15,8 @@
 #include "cli/trace_words.h"
 #include "pn_admission.h"
 
-#define VIEWS_MAX 256
+#define VIEWS_MAX  256
+#define LEVEL_UNIT "0 OK to 3 CRITICAL"
 
 typedef unsigned long long ull;
 
@@ -153,7 +154,7 @@ static void add_look(struct perfetto *p, const struct trace_record *record)
 	trace_get(record, &look, sizeof(look));
 	pid = tracks_group(p->tracks, TRACE_NAME_VIEW, look.view);
 	add_level(p, ts_ns, &look);
-	counter(p, ts_ns, pid, "level", "0 OK to 3 CRITICAL", look.level);
+	counter(p, ts_ns, pid, "level", LEVEL_UNIT, look.level);
 	if (!look.view) {
 		counter_bytes(p, ts_ns, pid, "MemAvailable", look.host_avail_bytes);
 		counter_bytes(p, ts_ns, pid, "reserve", look.host_reserve_bytes);
@@ -304,11 +305,18 @@ static void add_verdict(struct perfetto *p, const struct trace_record *record)
 
 static void add_mark(struct perfetto *p, const struct trace_record *record)
 {
+	uint32_t pid = TRACKS_PID_HOST;
 	struct trace_mark mark;
 
 	trace_get(record, &mark, sizeof(mark));
-	instant(p, record->ts_ns, TRACKS_PID_HOST,
-		tracks_own(p->tracks, TRACKS_PID_HOST, TRACKS_EVENTS), "mark", words_mark(mark.of));
+	if (mark.of == TRACE_MARK_VIEW_END && mark.value && mark.value <= UINT32_MAX) {
+		/* A counter keeps its last value to the end. */
+		pid = tracks_group(p->tracks, TRACE_NAME_VIEW, mark.value);
+		counter(p, record->ts_ns, pid, "level", LEVEL_UNIT, PN_MEM_LEVEL_OK);
+		counter_bytes(p, record->ts_ns, pid, "cgroup current", 0);
+	}
+	instant(p, record->ts_ns, pid, tracks_own(p->tracks, pid, TRACKS_EVENTS), "mark",
+		words_mark(mark.of));
 	fputs("\"what\":", p->out);
 	words_json(p->out, trace_text(record, sizeof(mark)));
 	fprintf(p->out, ",\"value\":%llu}}", (ull)mark.value);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/u64.h"
 #include "pn_admission.h"
 
 /* How far back from the worst moment it is told who took memory. */
@@ -309,6 +310,23 @@ static void look_host(struct story *story, const struct trace_look *look, uint64
 	}
 }
 
+/* What lies between goes to the level that was the worst. */
+static void pass_time(struct story *story, uint64_t ts_ns)
+{
+	if (story->look_ns && ts_ns > story->look_ns)
+		story->level_ns[story->level] += ts_ns - story->look_ns;
+	story->look_ns = u64_max(story->look_ns, ts_ns);
+}
+
+static void end_view(struct story *story, uint64_t id, uint64_t ts_ns)
+{
+	if (!id || id > UINT32_MAX)
+		return;
+	pass_time(story, ts_ns);
+	story->view[view_place(story, (uint32_t)id)].level = PN_MEM_LEVEL_OK;
+	story->level = worst_of_views(story, ts_ns);
+}
+
 static void add_look(struct story *story, const struct trace_record *record)
 {
 	struct story_view *view;
@@ -322,10 +340,7 @@ static void add_look(struct story *story, const struct trace_record *record)
 	if (!look.view)
 		look_host(story, &look, ts_ns);
 	view = &story->view[look.view];
-	if (story->look_ns && ts_ns > story->look_ns)
-		story->level_ns[story->level] += ts_ns - story->look_ns;
-	if (ts_ns > story->look_ns)
-		story->look_ns = ts_ns;
+	pass_time(story, ts_ns);
 	view->used = true;
 	view->seen_ns = ts_ns;
 	view->level = look.level;
@@ -509,6 +524,9 @@ static void add_mark(struct story *story, const struct trace_record *record)
 		if (!story_is_mine(story, (uint32_t)mark.value) && story->mine_count < STORY_MINE)
 			story->mine[story->mine_count++] = (uint32_t)mark.value;
 		break;
+	case TRACE_MARK_VIEW_END:
+		end_view(story, mark.value, record->ts_ns);
+		break;
 	default:
 		break;
 	}
@@ -571,6 +589,5 @@ void story_add(struct story *story, const struct trace_record *record)
 
 void story_finish(struct story *story)
 {
-	if (story->look_ns && story->last_ns > story->look_ns)
-		story->level_ns[story->level] += story->last_ns - story->look_ns;
+	pass_time(story, story->last_ns);
 }

@@ -400,7 +400,8 @@ static void add_mark(struct timeline *timeline, const struct trace_record *recor
 {
 	struct timeline_note *n;
 	struct trace_mark mark;
-	char what[100];
+	char what[100], name[32];
+	const char *of_what = trace_text(record, sizeof(mark));
 
 	trace_get(record, &mark, sizeof(mark));
 	if (mark.of == TRACE_MARK_DUMP || mark.of == TRACE_MARK_TASK)
@@ -408,9 +409,11 @@ static void add_mark(struct timeline *timeline, const struct trace_record *recor
 	reach(timeline, record->ts_ns);
 	put(timeline, TIMELINE_EVENTS, LANE_MARK, 0, record->ts_ns, 1);
 	n = note(timeline, LANE_MARK, record->ts_ns);
+	if (mark.of == TRACE_MARK_VIEW_END)
+		of_what = name_or(timeline, TRACE_NAME_VIEW, mark.value, name);
 	if (n)
 		snprintf(n->text, sizeof(n->text), "%s %s", words_mark(mark.of),
-			 trace_printable(what, sizeof(what), trace_text(record, sizeof(mark))));
+			 trace_printable(what, sizeof(what), of_what));
 }
 
 void timeline_add(struct timeline *timeline, const struct trace_record *record)

@@ -57,10 +57,14 @@ const char *words_verdict(uint32_t verdict)
 
 const char *words_mark(uint32_t of)
 {
-	static const char *const names[] = { "?", "recorder written", "command begins",
-					     "command ends", "process of the command" };
+	static const char *const names[] = { "?",
+					     "recorder written",
+					     "command begins",
+					     "command ends",
+					     "process of the command",
+					     "no engine any more in" };
 
-	return pick(names, 5, of);
+	return pick(names, 6, of);
 }
 
 void words_json(FILE *out, const char *text)
