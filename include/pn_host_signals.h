@@ -8,8 +8,9 @@
  *
  * A source that was never there is PN_SRC_ABSENT. One that was read and then fails is
  * PN_SRC_STALE: its last good values stay; so they do where the cgroup was removed, which is
- * PN_SRC_GONE. One that is there and has not been understood yet is PN_SRC_STALE with source_ns 0. PN_SRC_UNSUPPORTED is a pressure file that opens and cannot be
- * read because PSI is off: its fields are 0, and its error is -EOPNOTSUPP.
+ * PN_SRC_GONE. One that is there and has not been understood yet is PN_SRC_STALE with source_ns 0.
+ * PN_SRC_UNSUPPORTED is a pressure file that opens and cannot be read because PSI is off: its
+ * fields are 0, and its error is -EOPNOTSUPP.
  * Other errors: -EBADMSG for text not understood (cut short, a field missing, a number that does
  * not fit), -ENOENT for what was never there, -ENODEV for what was there and is gone (a removed
  * cgroup). What could not be opened or read is tried again once a second at most.

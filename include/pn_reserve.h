@@ -21,10 +21,10 @@
  * process alone, and says so: pn_reserve returns 1. It is compared with this machine's figures and
  * with the other reservations of this process, so threads do not promise each other's bytes; other
  * processes do not know of it. When an agent comes (back), the library tells it of every one that
- *is still held; a new agent grants nothing else in its first second (pn_reserve waits for that), so
- * that what was held before is not given away. Then and only then the agent takes them whether they
- * fit or not: their memory may be half allocated. One that it refuses later is held in this process
- * alone; pn_memwatch_log_to tells.
+ * is still held; a new agent grants nothing else in its first second (pn_reserve waits for that),
+ * so that what was held before is not given away. Then and only then the agent takes them whether
+ * they fit or not: their memory may be half allocated. One that it refuses later is held in this
+ * process alone; pn_memwatch_log_to tells.
  *
  * A die that the agent does not sample and that is pushed by index alone has no name: it is known
  * to the engines of one cgroup, and so are reservations of it. Push dies by UUID or PCI id.

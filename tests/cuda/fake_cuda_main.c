@@ -8,7 +8,7 @@
  *	fake-cuda SCRIPT calls FUNCTION
  *	fake-cuda SCRIPT private 0|1	(1: cuGetProcAddress gives functions that are not exported)
  *	fake-cuda SCRIPT show	(a line per die: UUID, PCI id, name, total and used MiB, as
- *nvidia-smi)
+ * nvidia-smi)
  *
  * Bytes may end in K, M or G. What uses the driver finds the script by FAKE_CUDA=SCRIPT.
  */

@@ -6,8 +6,8 @@
  * run at the same time, one with the thousand and one with a single engine, so that whatever wakes
  * the machine meets both. fleet.h says what stands for an engine.
  *
- * In a few runs a publish costs more with the thousand: where the kernel's futex hash puts both words
- * of the page into one bucket, the wake of one word walks the sleepers of the other.
+ * In a few runs a publish costs more with the thousand: where the kernel's futex hash puts both
+ * words of the page into one bucket, the wake of one word walks the sleepers of the other.
  */
 #include <errno.h>
 #include <stdio.h>

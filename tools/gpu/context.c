@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * gpu-probe context LIBRARY PCI: what a context takes of a die. Two CUDA programs: one looks, with
- *a context of its own, before the other takes a like one, while that holds it, and after its end.
- *The lines are
+ * a context of its own, before the other takes a like one, while that holds it, and after its end.
+ * The lines are
  *
  *	before FREE_BYTES	during FREE_BYTES	after FREE_BYTES
  *

@@ -4,7 +4,7 @@
  * does with what is published. It allocates STEPS steps and frees them again, then PAIRS times one
  * step each way, and after each call waits until the snapshot says what is free then, to within
  * TOLERANCE_BYTES, or LIMIT_MS have passed. Lines, the second kind for each of the STEPS calls
- *alone:
+ * alone:
  *
  *	start PUBLISHED_BYTES DRIVER_BYTES
  *	step HELD_BYTES EXPECTED_BYTES PUBLISHED_BYTES DRIVER_BYTES LATENCY_US	(- : never seen)
@@ -12,7 +12,7 @@
  *
  * DRIVER_OFF counts calls after which the driver's own figure was not what was done. It gives up
  * after LATE_MAX calls that were never seen; it ends with steps held, so that its exit has
- *something to give back.
+ * something to give back.
  */
 #include <inttypes.h>
 #include <stdbool.h>

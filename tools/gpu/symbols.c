@@ -7,7 +7,7 @@
  *
  * with the places in the library's file (hexadecimal, - if there is none) where the agent's reading
  * of the ELF symbols puts the uprobe, where dlsym's address lies, and where cuGetProcAddress's
- *does. VERDICT: same; absent (this driver has none); differs (a call would go unseen).
+ * does. VERDICT: same; absent (this driver has none); differs (a call would go unseen).
  */
 #include <dlfcn.h>
 #include <fcntl.h>
