@@ -196,12 +196,7 @@ check "wait can be called off by a signal" wait_is_called_off
 unset PN_PROCFS PN_LEVEL_HOLD_MS
 check "reservations without an agent" reservations
 
-"$build/pnmemd" --foreground --no-bpf 2>"$dir/agent.log" &
-agent=$!
-for _ in $(seq 100); do
-	"$pnmem" status 2>/dev/null | grep -q 'source  agent' && break
-	sleep 0.05
-done
+start_agent --no-bpf
 check "status with an agent, by PN_SOCKET or --socket" status_with_agent
 check "status --json with an agent" status_json
 check "doctor with an agent that has no hooks is degraded" doctor_of_the_agent

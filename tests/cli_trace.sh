@@ -173,11 +173,6 @@ check "explain tells of bytes" explain_bytes
 check "explain tells of stalls" explain_stalls
 check "explain --json has the same numbers" explain_json
 check "dump without an agent" dump_without_agent
-"$build/pnmemd" --foreground --no-bpf 2>"$dir/agent.log" &
-agent=$!
-for _ in $(seq 100); do
-	"$pnmem" status 2>/dev/null | grep -q 'source  agent' && break
-	sleep 0.05
-done
+start_agent --no-bpf
 check "dump writes a file that report reads" dump
 tap_end

@@ -16,24 +16,12 @@ end() {
 }
 trap end EXIT
 
-start_agent() {
-	"$build/pnmemd" --foreground 2>>"$dir/agent.log" &
-	agent=$!
-	for _ in $(seq 200); do
-		"$pnmem" status 2>/dev/null | grep -q 'source  agent' && return
-		sleep 0.05
-	done
-	return 1
-}
 says() { # PATTERN...: in the report of $dir/f
 	local pattern
 	"$pnmem" trace report "$dir/f" >"$dir/report" 2>&1
 	for pattern in "$@"; do
 		grep -qE -e "$pattern" "$dir/report" || { echo "no $pattern in:"; cat "$dir/report"; return 1; }
 	done
-}
-complains() {
-	grep -qE -e "$1" "$dir/err" || { echo "no $1 in:"; cat "$dir/err"; return 1; }
 }
 until_recording() { # waits until the agent's snapshots are in $dir/f
 	for _ in $(seq 200); do

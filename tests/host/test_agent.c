@@ -30,6 +30,7 @@
 #include "../skip.h"
 #include "core/proto.h"
 #include "lib/agent_proc.h"
+#include "lib/raw_client.h"
 #include "pn_memwatch.h"
 
 static const char *const no_bpf[] = { "--no-bpf", NULL };
@@ -47,51 +48,14 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- a client without the library ---------------------------------------------------------- */
-
-static int client_connect(void)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	assert_true(sock >= 0);
-	strcpy(addr.sun_path, agent.socket_path);
-	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr))) {
-		close(sock);
-		return -1;
-	}
-	return sock;
-}
-
-/* Says hello; returns the page's memfd. */
-static int client_hello(int sock)
-{
-	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 1);
-	struct proto_welcome welcome;
-	char control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = { &welcome, sizeof(welcome) };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = control,
-			      .msg_controllen = sizeof(control) };
-	int memfd;
-
-	assert_int_equal(send(sock, &hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
-	assert_int_equal(recvmsg(sock, &msg, MSG_CMSG_CLOEXEC), sizeof(welcome));
-	assert_int_equal(welcome.header.status, 0);
-	assert_int_equal(welcome.agent_pid, agent.pid);
-	memcpy(&memfd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(memfd));
-	return memfd;
-}
-
 /* The agent answers a well-behaved client. */
 static void expect_serving(void)
 {
-	int sock = client_connect();
+	struct raw_client client;
 
-	assert_true(sock >= 0);
-	close(client_hello(sock));
-	close(sock);
+	assert_int_equal(raw_client_open(&client, agent.socket_path), 0);
+	assert_int_equal(client.agent_pid, agent.pid);
+	raw_client_close(&client);
 }
 
 /* ---- starting and ending ------------------------------------------------------------------- */
@@ -225,7 +189,7 @@ static void test_background(void **state)
 
 	snprintf(command, sizeof(command), "build/pnmemd --no-bpf --socket %s", agent.socket_path);
 	assert_int_equal(system(command), 0); /* returns when the agent is ready */
-	sock = client_connect();
+	sock = raw_connect(agent.socket_path);
 	assert_true(sock >= 0);
 	assert_int_equal(send(sock, &hello, sizeof(hello), 0), sizeof(hello));
 	assert_int_equal(recv(sock, &welcome, sizeof(welcome), 0), sizeof(welcome));
@@ -403,7 +367,7 @@ static void test_garbage(void **state)
 			size_t bytes = (size_t)rand() % sizeof(packet);
 			struct proto_header h = proto_header_make((uint16_t)(rand() % 6), bytes, 1);
 
-			socks[i] = client_connect();
+			socks[i] = raw_connect(agent.socket_path);
 			assert_true(socks[i] >= 0);
 			for (size_t k = 0; k < bytes; k++)
 				packet[k] = (char)rand();
@@ -444,15 +408,15 @@ static void test_flood(void **state)
 	int flood, sock;
 
 	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
-	flood = client_connect();
-	close(client_hello(flood));
+	flood = raw_connect(agent.socket_path);
+	assert_int_equal(raw_hello(flood), 0);
 	for (int i = 0; i < 20000; i++)
 		if (send(flood, &ask, sizeof(ask), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
 		    errno != EAGAIN)
 			break; /* dropped */
-	sock = client_connect();
+	sock = raw_connect(agent.socket_path);
 	assert_true(sock >= 0);
-	close(client_hello(sock));
+	assert_int_equal(raw_hello(sock), 0);
 	close(sock);
 	close(flood);
 	expect_serving();
@@ -465,7 +429,7 @@ static void test_versions(void **state)
 	int sock;
 
 	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
-	sock = client_connect();
+	sock = raw_connect(agent.socket_path);
 	ask.version = PROTO_VERSION + 1;
 	assert_int_equal(send(sock, &ask, sizeof(ask), 0), sizeof(ask));
 	assert_int_equal(recv(sock, &reply, sizeof(reply), 0), sizeof(reply));
@@ -492,8 +456,8 @@ static void test_dies_go_with_their_engine(void **unused)
 
 	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
 	assert_int_equal(pn_memwatch_start(), 0);
-	sock = client_connect();
-	close(client_hello(sock));
+	sock = raw_connect(agent.socket_path);
+	assert_int_equal(raw_hello(sock), 0);
 	assert_int_equal(send(sock, &push, sizeof(push), 0), sizeof(push));
 	assert_int_equal(recv(sock, &ack, sizeof(ack), 0), sizeof(ack));
 	assert_int_equal(ack.status, 0);

@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,6 +27,7 @@
 #include "../skip.h"
 #include "agent/hooks.h"
 #include "host/clock.h"
+#include "lib/consume.h"
 #include "lib/pressure.h"
 
 #define MIB       (1024 * 1024ul)
@@ -40,9 +40,8 @@
 struct seen {
 	uint64_t count[PN_EVENT_KIND_COUNT];
 	uint64_t firsts;
-	uint64_t bad;          /* records that break their own format */
-	uint64_t sleeps_ended; /* times the descriptor ended a poll */
-	uint32_t want_pid;     /* the process that the rest is about, 0: any */
+	uint64_t bad;      /* records that break their own format */
+	uint32_t want_pid; /* the process that the rest is about, 0: any */
 	uint64_t of_pid[PN_EVENT_KIND_COUNT];
 	uint64_t want_cgroup_id; /* the cgroup that the rest is about, 0: any */
 	uint64_t of_cgroup[PN_EVENT_KIND_COUNT];
@@ -157,23 +156,6 @@ static int teardown(void **state)
 	close_hooks();
 	pressure_group_destroy(&group);
 	return 0;
-}
-
-/* Consumes until *counter is not 0 or the time is over; counts how often the descriptor woke it. */
-static void consume_until(const uint64_t *counter, uint64_t limit_ms)
-{
-	uint64_t end_ns = clock_now_ns() + limit_ms * MS_NS;
-	struct pollfd pollfd = { .fd = hooks_fd(hooks), .events = POLLIN };
-
-	for (;;) {
-		uint64_t now_ns = clock_now_ns();
-
-		assert_true(hooks_consume(hooks) >= 0);
-		if (now_ns >= end_ns || (counter && *counter))
-			return;
-		if (poll(&pollfd, 1, (end_ns - now_ns) / MS_NS + 1) > 0)
-			seen.sleeps_ended++;
-	}
 }
 
 /* ---- every program -------------------------------------------------------------------------- */
@@ -361,7 +343,7 @@ static void test_stalls(void **state)
 	/* Quiet for 100 ms, so that the next stall is a first; others may not leave it at that. */
 	for (int i = 0; i < 20 && !quiet; i++) {
 		memset(&seen, 0, sizeof(seen));
-		consume_until(NULL, 150);
+		hooks_consume_until(hooks, NULL, 150);
 		quiet = !seen.count[PN_EVENT_STALL] && !seen.count[PN_EVENT_STALL_END];
 	}
 	memset(&seen, 0, sizeof(seen));
@@ -370,13 +352,13 @@ static void test_stalls(void **state)
 	begin_ns = clock_now_ns();
 	start_reader();
 	seen.want_pid = reader;
-	consume_until(&seen.of_pid[PN_EVENT_STALL], 20000);
+	hooks_consume_until(hooks, &seen.of_pid[PN_EVENT_STALL], 20000);
 	assert_true(seen.of_pid[PN_EVENT_STALL] > 0);
-	consume_until(NULL, 2000);
+	hooks_consume_until(hooks, NULL, 2000);
 	stop_reader();
 	psi_some_total_ns(&psi_after_ns);
 	hooks_counters(hooks, &after);
-	consume_until(NULL, 0);
+	hooks_consume_until(hooks, NULL, 0);
 
 	stall_ns = after.stall_ns - before.stall_ns;
 	some_ns = after.some_ns - before.some_ns;
@@ -449,14 +431,14 @@ static void test_some_clock(void **state)
 
 		for (int i = 0; tasks > 1 && i < 3; i++)
 			more[i] = pressure_start_reader(&group, 50 * MIB);
-		consume_until(NULL, 300);
+		hooks_consume_until(hooks, NULL, 300);
 		hooks_counters(hooks, &before);
 		begin_ns = clock_now_ns();
 		if (!psi_some_total_ns(&host_before_ns) ||
 		    !psi_file_total_ns(group_file, &own_before_ns))
 			break;
 		hooks_counters(hooks, &within);
-		consume_until(NULL, 2000);
+		hooks_consume_until(hooks, NULL, 2000);
 		hooks_counters(hooks, &after);
 		least_ns = after.some_ns - within.some_ns;
 		psi_some_total_ns(&host_after_ns);
@@ -479,9 +461,9 @@ static void test_some_clock(void **state)
 		pressure_stop(more[i]);
 	stop_reader();
 	/* Nobody stalls: it stands still. */
-	consume_until(NULL, 100);
+	hooks_consume_until(hooks, NULL, 100);
 	hooks_counters(hooks, &before);
-	consume_until(NULL, 300);
+	hooks_consume_until(hooks, NULL, 300);
 	hooks_counters(hooks, &after);
 	assert_true(after.some_ns - before.some_ns < 150 * MS_NS);
 }
@@ -509,7 +491,7 @@ static void test_memcg_events(void **state)
 			     mode_name(mode));
 	seen.want_cgroup_id = group_id();
 	start_reader();
-	consume_until(&seen.of_cgroup[PN_EVENT_MEMCG], 20000);
+	hooks_consume_until(hooks, &seen.of_cgroup[PN_EVENT_MEMCG], 20000);
 	assert_true(seen.of_cgroup[PN_EVENT_MEMCG] > 0);
 	assert_int_equal(seen.last[PN_EVENT_MEMCG].value, 1 << PN_MEMCG_MAX);
 	assert_int_equal(seen.last[PN_EVENT_MEMCG].pid, reader);
@@ -517,14 +499,14 @@ static void test_memcg_events(void **state)
 	print_message("# rung: cgroup events by %s: max\n", mode_name(mode));
 	stop_reader();
 	/* What the counters say now has been told: the kernel's timer repeats it in vain. */
-	consume_until(NULL, 200);
+	hooks_consume_until(hooks, NULL, 200);
 	memset(&seen, 0, sizeof(seen));
 	seen.want_cgroup_id = group_id();
-	consume_until(NULL, 300);
+	hooks_consume_until(hooks, NULL, 300);
 	assert_true(seen.of_cgroup[PN_EVENT_MEMCG] <= 1);
 
 	assert_true(pressure_oom(&group) > 0);
-	consume_until(NULL, 100);
+	hooks_consume_until(hooks, NULL, 100);
 	assert_true(seen.value_bits[PN_EVENT_MEMCG] & 1 << PN_MEMCG_OOM);
 	assert_true(seen.value_bits[PN_EVENT_MEMCG] & 1 << PN_MEMCG_OOM_KILL);
 }
@@ -538,13 +520,12 @@ static void test_stall_wake_gap(void **state)
 	create_group();
 	open_hooks(0);
 	start_reader();
-	consume_until(&seen.count[PN_EVENT_STALL], 20000);
+	hooks_consume_until(hooks, &seen.count[PN_EVENT_STALL], 20000);
 	for (int i = 0; i < 2; i++) {
 		hooks_set_wake_gap(hooks, gaps_ns[i]);
-		consume_until(NULL, 20);
+		hooks_consume_until(hooks, NULL, 20);
 		memset(&seen, 0, sizeof(seen));
-		consume_until(NULL, 1200);
-		wakes[i] = seen.sleeps_ended;
+		wakes[i] = hooks_consume_until(hooks, NULL, 1200);
 		records[i] = seen.count[PN_EVENT_STALL];
 		print_message("# gap %llu ms: %llu stall records, %llu wake-ups\n",
 			      (unsigned long long)(gaps_ns[i] / MS_NS),
@@ -566,7 +547,7 @@ static void test_idle(void **state)
 		open_hooks(0);
 		if (!psi_some_total_ns(&before_ns))
 			skip_because("no PSI here to tell whether the machine is idle");
-		consume_until(NULL, 500);
+		hooks_consume_until(hooks, NULL, 500);
 		psi_some_total_ns(&after_ns);
 		if (after_ns != before_ns)
 			continue; /* someone else stalled */
@@ -590,7 +571,7 @@ static void test_oom_kill(void **state)
 	pid = pressure_oom(&group);
 	assert_true(pid > 0);
 	seen.want_pid = pid;
-	consume_until(&seen.of_pid[PN_EVENT_OOM_KILL], 5000);
+	hooks_consume_until(hooks, &seen.of_pid[PN_EVENT_OOM_KILL], 5000);
 	hooks_counters(hooks, &counters);
 	assert_int_equal(seen.of_pid[PN_EVENT_OOM_KILL], 1);
 	assert_int_equal(seen.last[PN_EVENT_OOM_KILL].tid, pid);

@@ -103,28 +103,20 @@ static struct {
 	_Atomic uint64_t longest_ns; /* from the last good hello to the next one */
 } knocker;
 
-static int connect_once(void)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	int r;
-
-	strcpy(addr.sun_path, agent.socket_path);
-	r = connect(sock, (struct sockaddr *)&addr, sizeof(addr)) ? -errno : 0;
-	close(sock);
-	return r;
-}
-
 static void *knocker_main(void *arg)
 {
 	const struct timespec pause = { .tv_nsec = 200000 };
 	uint64_t good_ns = clock_now_ns();
 	struct raw_client client;
+	int sock;
 
 	while (!atomic_load(&knocker.stop)) {
 		atomic_fetch_add(&knocker.connects, 1);
-		if (connect_once())
+		sock = raw_connect(agent.socket_path);
+		if (sock < 0)
 			atomic_fetch_add(&knocker.turned_away, 1);
+		else
+			close(sock);
 		if (!raw_client_open(&client, agent.socket_path)) {
 			uint64_t now_ns = clock_now_ns();
 

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -24,6 +23,7 @@
 #include "host/clock.h"
 #include "lib/agent_proc.h"
 #include "lib/peer_proc.h"
+#include "lib/raw_client.h"
 #include "lib/reserve_host.h"
 #include "reserve_fixture.h"
 
@@ -164,21 +164,6 @@ static void test_gathering(void **state)
 
 /* ---- processes that are not what they seem -------------------------------------------------- */
 
-static int raw_connect(void)
-{
-	struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 1);
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	struct proto_welcome welcome;
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	strcpy(addr.sun_path, host.agent.socket_path);
-	if (connect(sock, (struct sockaddr *)&addr, sizeof(addr)) ||
-	    send(sock, &hello, sizeof(hello), 0) != sizeof(hello) ||
-	    recv(sock, &welcome, sizeof(welcome), 0) != sizeof(welcome))
-		return -1;
-	return sock;
-}
-
 static int raw_reserve(int sock, uint64_t id, uint64_t bytes)
 {
 	struct proto_reserve ask = {
@@ -220,8 +205,10 @@ static void test_socket_outlives_its_process(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
 	parent = fork();
 	if (!parent) {
-		sock = raw_connect();
-		r = raw_reserve(sock, 1, 13 * GIB);
+		sock = raw_connect(host.agent.socket_path);
+		r = raw_hello(sock);
+		if (!r)
+			r = raw_reserve(sock, 1, 13 * GIB);
 		if (!fork()) { /* keeps the socket */
 			close(socks[0]);
 			recv(socks[1], &r, sizeof(r), 0);

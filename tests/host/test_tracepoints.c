@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -25,6 +24,7 @@
 #include "../skip.h"
 #include "agent/hooks.h"
 #include "host/clock.h"
+#include "lib/consume.h"
 #include "lib/eater.h"
 #include "lib/observers.h"
 #include "lib/pressure.h"
@@ -81,21 +81,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void consume_until(const uint64_t *counter, uint64_t limit_ms)
-{
-	uint64_t end_ns = clock_now_ns() + limit_ms * MS_NS;
-	struct pollfd pollfd = { .fd = hooks_fd(hooks), .events = POLLIN };
-
-	for (;;) {
-		uint64_t now_ns = clock_now_ns();
-
-		assert_true(hooks_consume(hooks) >= 0);
-		if (now_ns >= end_ns || (counter && *counter))
-			return;
-		poll(&pollfd, 1, (int)((end_ns - now_ns) / MS_NS) + 1);
-	}
-}
-
 static bool machine_is_ours(void)
 {
 	return !geteuid() && getenv("PN_TEST_WHOLE_MACHINE");
@@ -125,7 +110,7 @@ static void test_kswapd_wake(void **state)
 	assert_true(children[0] > 0);
 	children[1] = pressure_start_reader(&group, 100 * MIB);
 	assert_true(children[1] > 0);
-	consume_until(&seen.count[PN_EVENT_KSWAPD_WAKE], 30000);
+	hooks_consume_until(hooks, &seen.count[PN_EVENT_KSWAPD_WAKE], 30000);
 	assert_true(seen.count[PN_EVENT_KSWAPD_WAKE] > 0);
 	assert_int_equal(seen.kswapd_node, 0);
 }
@@ -154,7 +139,7 @@ static void test_direct_reclaim(void **state)
 		seen.want_pid = (uint32_t)eater_start(eater);
 		assert_int_equal(waitpid((pid_t)seen.want_pid, &status, 0), seen.want_pid);
 		assert_true(WIFSIGNALED(status)); /* nothing was left */
-		consume_until(NULL, 0);
+		hooks_consume_until(hooks, NULL, 0);
 		reclaims = vmstat_sum("allocstall_") - first;
 	}
 	hooks_counters(hooks, &after);
@@ -202,7 +187,7 @@ static void test_throttled_sleep(void **state)
 	hooks_counters(hooks, &before);
 	children[0] = pressure_start_anon(&group, 32 * MIB);
 	assert_true(children[0] > 0);
-	consume_until(NULL, 3000);
+	hooks_consume_until(hooks, NULL, 3000);
 	pressure_stop(children[0]); /* its last sleep ends here, and counts then */
 	children[0] = 0;
 	some_ns = group_some_ns() - some_before_ns;
@@ -225,7 +210,7 @@ static void test_compaction(void **state)
 	seen.want_pid = (uint32_t)getpid();
 	assert_int_equal(write(fd, "1", 1), 1);
 	close(fd);
-	consume_until(&seen.of_pid[PN_EVENT_STALL_END], 5000);
+	hooks_consume_until(hooks, &seen.of_pid[PN_EVENT_STALL_END], 5000);
 	assert_true(seen.of_pid[PN_EVENT_STALL] > 0);
 	assert_true(seen.of_pid[PN_EVENT_STALL_END] > 0);
 }
@@ -253,15 +238,15 @@ static void test_fault_gate(void **state)
 	take_faults(20000);
 	hooks_set_fault_gate(hooks, clock_now_ns(), 1ull << 40, 0);
 	take_faults(20000);
-	consume_until(NULL, 50);
+	hooks_consume_until(hooks, NULL, 50);
 	assert_int_equal(*count, 0);
 
 	/* Past the gate: once, with the count. */
 	hooks_set_fault_gate(hooks, clock_now_ns(), 10000, 0);
 	take_faults(20000);
-	consume_until(count, 5000);
+	hooks_consume_until(hooks, count, 5000);
 	take_faults(20000);
-	consume_until(NULL, 50);
+	hooks_consume_until(hooks, NULL, 50);
 	assert_int_equal(*count, 1);
 	assert_true(seen.last_faults.value >= 10000);
 
@@ -270,7 +255,7 @@ static void test_fault_gate(void **state)
 	hooks_set_fault_gate(hooks, look_ns, 64, 300 * MS_NS);
 	while (clock_now_ns() < look_ns + 350 * MS_NS)
 		take_faults(1000);
-	consume_until(NULL, 0);
+	hooks_consume_until(hooks, NULL, 0);
 	assert_int_equal(*count, 2);
 	assert_true(seen.last_faults.ts_ns >= look_ns + 300 * MS_NS);
 }
