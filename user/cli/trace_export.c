@@ -42,7 +42,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &options->common;
+		state->child_inputs[1] = &options->common;
+		state->child_inputs[0] = &options->path;
 		return 0;
 	case OPTION_FORMAT + FORMAT_HTML:
 	case OPTION_FORMAT + FORMAT_PERFETTO:
@@ -53,14 +54,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'o':
 		options->out_path = arg;
 		return 0;
-	case ARGP_KEY_ARG:
-		if (options->path)
-			argp_error(state, "unexpected argument: %s", arg);
-		options->path = arg;
-		return 0;
 	case ARGP_KEY_END:
-		if (!options->path)
-			argp_error(state, "which file?");
 		if (!options->format || options->common.json)
 			argp_error(state, "which format? --html or --perfetto");
 		return 0;
@@ -130,7 +124,11 @@ static int write_out(const struct export_options *options, struct trace_file *fi
 
 int cmd_trace_export(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
+	static const struct argp_child children[] = {
+		{ &trace_path_argp, 0, 0, 0 }, /* first: the other takes no argument */
+		{ &cli_common_argp, 0, 0, 0 },
+		{ 0 },
+	};
 	static const struct argp argp = {
 		.options = option_list,
 		.parser = parse_option,

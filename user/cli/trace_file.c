@@ -158,3 +158,24 @@ int trace_file_status(const struct trace_file *file, enum trace_file_end end)
 {
 	return end != TRACE_FILE_WHOLE || file->head.version > TRACE_VERSION ? CLI_FAILED : CLI_OK;
 }
+
+static error_t parse_path(int key, char *arg, struct argp_state *state)
+{
+	const char **path = state->input;
+
+	switch (key) {
+	case ARGP_KEY_ARG:
+		if (*path)
+			argp_error(state, "unexpected argument: %s", arg);
+		*path = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (!*path)
+			argp_error(state, "which file?");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp trace_path_argp = { .parser = parse_path };

@@ -5,12 +5,16 @@
 #ifndef PNMEM_CLI_TRACE_FILE_H
 #define PNMEM_CLI_TRACE_FILE_H
 
+#include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "core/trace.h"
 
 struct trace_file;
+
+/* A command's FILE argument, which it must have. Its input, as an argp child, is a const char **. */
+extern const struct argp trace_path_argp;
 
 /* How a file ended. */
 enum trace_file_end {

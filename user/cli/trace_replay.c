@@ -77,20 +77,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &options->common;
+		state->child_inputs[1] = &options->common;
+		state->child_inputs[0] = &options->path;
 		return 0;
 	case 'p':
 		for (char *rest = arg, *text; (text = strsep(&rest, ",")) != NULL;)
 			parse_setting(options, text, state);
 		return 0;
-	case ARGP_KEY_ARG:
-		if (options->path)
-			argp_error(state, "unexpected argument: %s", arg);
-		options->path = arg;
-		return 0;
 	case ARGP_KEY_END:
-		if (!options->path)
-			argp_error(state, "which file?");
 		settings_level(&unused, given_value, bad_value, state);
 		return 0;
 	default:
@@ -318,7 +312,11 @@ int cmd_trace_replay(int argc, char **argv)
 		  1 },
 		{ 0 },
 	};
-	static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
+	static const struct argp_child children[] = {
+		{ &trace_path_argp, 0, 0, 0 }, /* first: the other takes no argument */
+		{ &cli_common_argp, 0, 0, 0 },
+		{ 0 },
+	};
 	static const struct argp argp = {
 		.options = option_list,
 		.parser = parse_option,

@@ -14,26 +14,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct report_options *options = state->input;
 
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &options->common;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (options->path)
-			argp_error(state, "unexpected argument: %s", arg);
-		options->path = arg;
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which file?");
-		return 0;
-	default:
+	if (key != ARGP_KEY_INIT)
 		return ARGP_ERR_UNKNOWN;
-	}
+	state->child_inputs[1] = &options->common;
+	state->child_inputs[0] = &options->path;
+	return 0;
 }
 
 int cmd_trace_report(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
+	static const struct argp_child children[] = {
+		{ &trace_path_argp, 0, 0, 0 }, /* first: the other takes no argument */
+		{ &cli_common_argp, 0, 0, 0 },
+		{ 0 },
+	};
 	static const struct argp argp = {
 		.parser = parse_option,
 		.children = children,

@@ -56,7 +56,7 @@ struct cgroup {
 	struct cgroup_place memory;
 	bool v1; /* the memory hierarchy is v1 */
 	int n_groups;
-	int limit_group; /* as last read, see cgroup_bytes */
+	int limit_group;                               /* as last read, see cgroup_bytes */
 	struct cgroup_group groups[CGROUP_MAX_GROUPS]; /* the own one first */
 
 	struct cgroup_place psi;

@@ -100,8 +100,8 @@ static int reserve_alone(const struct watch *watch, struct ledger_entry *entry,
 	if (err)
 		return err;
 	*ret_fit_bytes =
-		ledger_room_bytes(&r.ledger, &entry->where, &admit_settings_get()->admission,
-				  &dies, &view->state, &view->ext);
+		ledger_room_bytes(&r.ledger, &entry->where, &admit_settings_get()->admission, &dies,
+				  &view->state, &view->ext);
 	err = ledger_add(&r.ledger, entry, *ret_fit_bytes);
 	if (err)
 		return err;

@@ -29,8 +29,8 @@
 #include "lib/verdict_log.h"
 #include "lib/watch.h"
 
-#define NS_PER_MS          1000000ull
-#define START_TIMEOUT_MS   250
+#define NS_PER_MS        1000000ull
+#define START_TIMEOUT_MS 250
 /* From the poll thread: while it waits for an agent that does not answer it does not poll. */
 #define ATTACH_TIMEOUT_MS  50
 #define HEARTBEAT_CHECK_MS 1000
