@@ -403,69 +403,92 @@ static void test_stalls(void **state)
 	assert_true(stall_ns <= psi_ns * sysconf(_SC_NPROCESSORS_ONLN) * 3 / 2 + 20 * MS_NS);
 }
 
+/* What some time has given in each way of counting. */
+struct some_clock {
+	uint64_t wall_ns, host_ns;
+	uint64_t group_ns; /* of the group's own file */
+	uint64_t some_ns, least_ns;
+};
+
+/*
+ * The files are read between two readings of the clock: whatever interrupts this, the file's time
+ * is between least_ns and some_ns. False without PSI.
+ */
+static bool some_clock_take(struct some_clock *ret)
+{
+	uint64_t host_before_ns, host_after_ns, group_before_ns, group_after_ns, begin_ns;
+	struct hooks_counters before, within, after;
+	char group_file[300];
+
+	snprintf(group_file, sizeof(group_file), "%s/memory.pressure", group.path);
+	hooks_counters(hooks, &before);
+	begin_ns = clock_now_ns();
+	if (!psi_some_total_ns(&host_before_ns) || !psi_file_total_ns(group_file, &group_before_ns))
+		return false;
+	hooks_counters(hooks, &within);
+	hooks_consume_until(hooks, NULL, 2000);
+	hooks_counters(hooks, &after);
+	ret->least_ns = after.some_ns - within.some_ns;
+	psi_some_total_ns(&host_after_ns);
+	psi_file_total_ns(group_file, &group_after_ns);
+	hooks_counters(hooks, &after);
+	ret->wall_ns = clock_now_ns() - begin_ns;
+	ret->some_ns = after.some_ns - before.some_ns;
+	ret->host_ns = host_after_ns - host_before_ns;
+	ret->group_ns = group_after_ns - group_before_ns;
+	print_message("# estimate: some %.1f to %.1f %%, psi of the group %.1f %%, of the host "
+		      "%.1f %% of the time\n",
+		      100.0 * ret->least_ns / ret->wall_ns, 100.0 * ret->some_ns / ret->wall_ns,
+		      100.0 * ret->group_ns / ret->wall_ns, 100.0 * ret->host_ns / ret->wall_ns);
+	assert_true(ret->some_ns + 5 * MS_NS >= ret->group_ns / 10 * 9);
+	assert_true(ret->some_ns <= ret->wall_ns + 5 * MS_NS);
+	return true;
+}
+
 /*
  * The clock of `some` against the kernel's own total=, with one task stalling and with several. It
  * is the time in which anyone stalls. PSI averages that over the CPUs in use: the same for a group
- * with one task that stays on one CPU, less for what runs on several, or moves between them. The
- * files are read between two readings of the clock: whatever interrupts this, the file's time is
- * between least_ns and some_ns.
+ * with one task that stays on one CPU, less for what runs on several, or moves between them.
  */
 static void test_some_clock(void **state)
 {
-	struct hooks_counters before, within, after;
-	char group_file[300];
+	struct hooks_counters before, after;
+	struct some_clock took = { 0 };
 	pid_t more[3] = { 0 };
 	cpu_set_t one_cpu = { 0 };
+	bool same = false, still = false, has_psi = true;
 
 	create_group();
 	open_hooks(0);
 	if (hooks_stall_mode(hooks) == PN_MODE_TRACEPOINT)
 		skip_because("needs fentry or kprobe");
-	snprintf(group_file, sizeof(group_file), "%s/memory.pressure", group.path);
 	start_reader();
 	CPU_SET(0, &one_cpu);
 	sched_setaffinity(reader, sizeof(one_cpu), &one_cpu);
-	for (int tasks = 1; tasks <= 4; tasks += 3) {
-		uint64_t host_before_ns, host_after_ns, own_before_ns, own_after_ns;
-		uint64_t begin_ns, wall_ns, least_ns, some_ns, host_ns, own_ns;
-
-		for (int i = 0; tasks > 1 && i < 3; i++)
-			more[i] = pressure_start_reader(&group, 50 * MIB);
-		hooks_consume_until(hooks, NULL, 300);
-		hooks_counters(hooks, &before);
-		begin_ns = clock_now_ns();
-		if (!psi_some_total_ns(&host_before_ns) ||
-		    !psi_file_total_ns(group_file, &own_before_ns))
-			break;
-		hooks_counters(hooks, &within);
-		hooks_consume_until(hooks, NULL, 2000);
-		hooks_counters(hooks, &after);
-		least_ns = after.some_ns - within.some_ns;
-		psi_some_total_ns(&host_after_ns);
-		psi_file_total_ns(group_file, &own_after_ns);
-		hooks_counters(hooks, &after);
-		wall_ns = clock_now_ns() - begin_ns;
-		some_ns = after.some_ns - before.some_ns;
-		host_ns = host_after_ns - host_before_ns;
-		own_ns = own_after_ns - own_before_ns;
-		print_message("# estimate, %d stalling: some %.1f to %.1f %%, psi of the group "
-			      "%.1f %%, of the host %.1f %% of the time\n",
-			      tasks, 100.0 * least_ns / wall_ns, 100.0 * some_ns / wall_ns,
-			      100.0 * own_ns / wall_ns, 100.0 * host_ns / wall_ns);
-		assert_true(some_ns + 5 * MS_NS >= own_ns / 10 * 9);
-		assert_true(some_ns <= wall_ns + 5 * MS_NS);
-		if (tasks == 1)
-			assert_true(least_ns <= own_ns / 10 * 11 + 5 * MS_NS);
+	hooks_consume_until(hooks, NULL, 300);
+	/* Once of a few times, here and below: khugepaged stalls too, and is not in the group. */
+	for (int i = 0; i < 5 && has_psi && !same; i++) {
+		has_psi = some_clock_take(&took);
+		same = took.least_ns <= took.group_ns / 10 * 11 + 5 * MS_NS;
 	}
+	assert_true(same);
+	for (int i = 0; i < 3; i++)
+		more[i] = pressure_start_reader(&group, 50 * MIB);
+	hooks_consume_until(hooks, NULL, 300);
+	if (has_psi)
+		some_clock_take(&took);
 	for (int i = 0; i < 3; i++)
 		pressure_stop(more[i]);
 	stop_reader();
 	/* Nobody stalls: it stands still. */
-	hooks_consume_until(hooks, NULL, 100);
-	hooks_counters(hooks, &before);
-	hooks_consume_until(hooks, NULL, 300);
-	hooks_counters(hooks, &after);
-	assert_true(after.some_ns - before.some_ns < 150 * MS_NS);
+	for (int i = 0; i < 5 && !still; i++) {
+		hooks_consume_until(hooks, NULL, 100);
+		hooks_counters(hooks, &before);
+		hooks_consume_until(hooks, NULL, 300);
+		hooks_counters(hooks, &after);
+		still = after.some_ns - before.some_ns < 150 * MS_NS;
+	}
+	assert_true(still);
 }
 
 /* ---- cgroup memory events, once for each rung ------------------------------------------------ */
