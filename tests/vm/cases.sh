@@ -3,7 +3,7 @@
 #
 # cases.sh VARIANT: what kernels.sh runs inside a virtual machine that was booted in this way. The
 # programs are in /pnmem (tools/bundle). Each case is framed for kernels.sh by "@case NAME" and
-# "@end STATUS SECONDS"; what lies between is TAP.
+# "@end STATUS SECONDS"; what lies between is TAP. "@variant NAME": what follows is as if booted so.
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export PN_HOST_RESERVE_BYTES=4K # or a machine this small would be CRITICAL from the start
 mkdir -p /work && cd /work && ln -sfn /pnmem build || exit 1
@@ -56,10 +56,10 @@ plain)
 	;;
 integrity)
 	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
-	export PN_TEST_FILTER=test_fentry
-	rungs 'best rung' 'fentry'
-	;;
-confidentiality)
+	run 'best rung' PN_TEST_RUNGS=fentry PN_TEST_FILTER=test_fentry build/test_rungs
+	echo confidentiality >/sys/kernel/security/lockdown
+	grep -q '\[confidentiality\]' /sys/kernel/security/lockdown || exit 1
+	echo '@variant confidentiality'
 	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
 	rungs 'rungs' 'trigger poll'
 	;;

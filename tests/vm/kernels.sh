@@ -8,15 +8,16 @@
 #
 # A kernel that cannot be had is a skip with its reason, unless none can be.
 #   PN_KERNELS   suites, "bullseye bookworm trixie sid"
-#   PN_VARIANTS  ways to boot, "exhausted plain no-cgroup psi=0 integrity confidentiality"; exhausted
-#                is a plain boot too: it runs out of memory, and then waits for pressure to decay
+#   PN_VARIANTS  ways to boot, "exhausted plain no-cgroup psi=0 integrity"; exhausted is a plain boot
+#                too: it runs out of memory, and then waits for pressure to decay; integrity is
+#                raised to confidentiality at its end
 set -u
 build=${BUILD:-build}
 read -ra suites <<<"${PN_KERNELS:-bullseye bookworm trixie sid}"
-read -ra variants <<<"${PN_VARIANTS:-exhausted plain no-cgroup psi=0 integrity confidentiality}"
+read -ra variants <<<"${PN_VARIANTS:-exhausted plain no-cgroup psi=0 integrity}"
 declare -A kernel_args=(
-	[exhausted]= [plain]= [integrity]=lockdown=integrity [confidentiality]=lockdown=confidentiality
-	[psi=0]=psi=0 [no-cgroup]=cgroup_disable=memory
+	[exhausted]= [plain]= [integrity]=lockdown=integrity [psi=0]=psi=0
+	[no-cgroup]=cgroup_disable=memory
 )
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -61,15 +62,16 @@ report_case() { # SUITE-VARIANT CASE STATUS TAP
 }
 
 report_boot() { # SUITE VARIANT
-	local out=$work/$1-$2.out name= release=$1 status seconds
+	local out=$work/$1-$2.out name= release=$1 variant=$2 status seconds
 	while IFS= read -r text; do
 		text=${text%$'\r'}
 		case $text in
 		@kernel\ *) release=$(cut -d. -f1,2 <<<"${text#@kernel }") ;;
+		@variant\ *) variant=${text#@variant } ;;
 		@case\ *) name=${text#@case } && : >"$work/case" ;;
 		@end\ *)
 			read -r status seconds <<<"${text#@end }"
-			report_case "$release $2" "$name, ${seconds} s" "$status" "$work/case"
+			report_case "$release $variant" "$name, ${seconds} s" "$status" "$work/case"
 			name=
 			;;
 		*) echo "$text" >>"$work/case" ;;
@@ -77,7 +79,7 @@ report_boot() { # SUITE VARIANT
 	done <"$out"
 	status=$(<"$work/$1-$2.status")
 	if [ "$status" -ne 0 ] || [ -n "$name" ]; then
-		line not-ok "$release $2: the machine ended (status $status)${name:+ in: $name}"
+		line not-ok "$release $variant: the machine ended (status $status)${name:+ in: $name}"
 		tail -n 20 "$work/$1-$2.err" | sed 's/^/#   /'
 	fi
 }
@@ -100,8 +102,9 @@ if [ ${#had[@]} -eq 0 ]; then
 	exit 1
 fi
 
-for variant in "${variants[@]}"; do
-	for suite in "${had[@]}"; do
+# A kernel's ways together: those that wait go beside those that compute.
+for suite in "${had[@]}"; do
+	for variant in "${variants[@]}"; do
 		while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do
 			wait -n
 		done
