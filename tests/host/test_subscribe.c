@@ -368,7 +368,8 @@ static void test_stats(void **state)
 	assert_int_equal(after.dropped, before.dropped);
 	assert_true(after.uptime_ns > before.uptime_ns);
 	assert_true(after.looks > before.looks && after.wakeups > before.wakeups);
-	assert_int_equal(after.publishes - before.publishes, after.looks - before.looks);
+	/* Never more than once in a look, and not in one for others that follows within 10 ms. */
+	assert_in_range(after.publishes - before.publishes, 1, after.looks - before.looks);
 	assert_int_equal(after.uid_count, 1);
 	assert_int_equal(after.uid[0].clients, after.clients);
 	assert_int_equal(raw_send(sock, "x", 1, NULL, 0), 0);
