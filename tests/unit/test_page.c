@@ -223,29 +223,50 @@ static void test_ranges(void **unused)
 	free(s);
 }
 
+/* Every byte that is told of n dies of the first 16. */
+static void fill_dies(pn_mem_state *state, pn_mem_ext *ext, int n)
+{
+	memset(state, 0, sizeof(*state));
+	memset(ext, 0, sizeof(*ext));
+	state->n_dies = n;
+	for (int i = 0; i < n; i++) {
+		state->per_die_free[i] = state->per_die_budget[i] = state->per_die_used[i] = 7;
+		ext->die_sample_ns[i] = ext->die_reserved_bytes[i] = 7;
+		memset(ext->die_uuid[i], 7, sizeof(ext->die_uuid[i]));
+		memset(ext->die_pci[i], '7', sizeof(ext->die_pci[i]) - 1);
+		ext->die_state[i] = PN_SRC_OK;
+	}
+}
+
 /* What was in a copy when there were more dies is not there when it is filled again. */
 static void test_fewer_dies(void **unused)
 {
+	static const int counts[] = { 16, 3, 0, 1, 16, 0 };
 	struct shared *s = shared_new();
 	struct page_view view;
-	pn_mem_state state;
-	pn_mem_ext ext;
+	pn_mem_state state, got_state;
+	pn_mem_ext ext, got;
 
 	assert_int_equal(page_open(&view, &s->page, PAGE_BYTES), 0);
-	fill(&state, &ext, 7);
-	for (uint32_t n_more = PN_MEM_MORE_DIES; n_more--;) {
-		memset(ext.more_die, 0, sizeof(ext.more_die));
+	for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
+		fill_dies(&state, &ext, counts[k]);
+		for (int i = 0; i < PAGE_COPIES; i++) {
+			page_publish(&s->page, &state, &ext, 0);
+			assert_int_equal(page_read(&view, &got_state, &got), 0);
+			assert_memory_equal(&got_state, &state, sizeof(state));
+			assert_memory_equal(&got, &ext, sizeof(ext));
+		}
+	}
+	for (uint32_t n_more = PN_MEM_MORE_DIES + 1; n_more--;) {
+		fill_dies(&state, &ext, PN_MEM_MAX_DIES);
 		memset(ext.more_die, 0x77, n_more * sizeof(ext.more_die[0]));
+		for (uint32_t j = 0; j < n_more; j++)
+			ext.more_die[j].pci[sizeof(ext.more_die[j].pci) - 1] = 0;
 		ext.n_more_dies = n_more;
 		for (int i = 0; i < PAGE_COPIES; i++) {
-			pn_mem_ext got;
-
 			page_publish(&s->page, &state, &ext, 0);
 			assert_int_equal(page_read(&view, NULL, &got), 0);
-			assert_int_equal(got.n_more_dies, n_more);
-			for (uint32_t j = 0; j < PN_MEM_MORE_DIES; j++)
-				assert_int_equal(got.more_die[j].free_bytes,
-						 j < n_more ? 0x7777777777777777 : 0);
+			assert_memory_equal(&got, &ext, sizeof(ext));
 		}
 	}
 	free(s);

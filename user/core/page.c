@@ -24,9 +24,6 @@ uint64_t page_seq_floor(uint64_t now_ns)
 	return now_ns / 1000 * 2;
 }
 
-#define MORE_DIES_AT  offsetof(pn_mem_ext, more_die)
-#define MORE_DIES_END (MORE_DIES_AT + sizeof(((pn_mem_ext *)0)->more_die))
-
 static void store_words(uint64_t *to, const void *from, size_t bytes)
 {
 	for (size_t i = 0; i < bytes / 8; i++) {
@@ -79,22 +76,56 @@ static inline void load_words(void *to, const void *shared, size_t bytes)
 	}
 }
 
-/*
- * Dies beyond the first 16 are rare and half of the extension: of those that are not there only the
- * ones are stored, as zeros, that were there when this copy was filled last.
- */
-static void store_ext(pn_mem_ext *to, const pn_mem_ext *ext)
+/* The count of dies that a copy has room for. */
+static size_t die_count(int n_dies)
 {
-	uint64_t *words = (uint64_t *)to;
-	uint32_t n_more = to->n_more_dies;
+	return n_dies < 0 || n_dies > PN_MEM_MAX_DIES ? PN_MEM_MAX_DIES : (size_t)n_dies;
+}
 
-	if (n_more < ext->n_more_dies)
-		n_more = ext->n_more_dies;
-	if (n_more > PN_MEM_MORE_DIES)
-		n_more = PN_MEM_MORE_DIES;
-	store_words(words, ext, MORE_DIES_AT + n_more * sizeof(pn_mem_die));
-	store_words(words + MORE_DIES_END / 8, (const char *)ext + MORE_DIES_END,
-		    sizeof(*ext) - MORE_DIES_END);
+static size_t more_die_count(uint32_t n_more_dies)
+{
+	return n_more_dies > PN_MEM_MORE_DIES ? PN_MEM_MORE_DIES : n_more_dies;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* The fields from first on, up to the one that is at `end`. */
+#define STORE_UP_TO(to, from, first, end)                                                          \
+	store_words((uint64_t *)&(to)->first, &(from)->first,                                      \
+		    end - offsetof(__typeof__(*(from)), first))
+/* The first n of an array. */
+#define STORE_FIRST(to, from, array, n)                                                            \
+	store_words((uint64_t *)(to)->array, (from)->array, (n) * sizeof((from)->array[0]))
+
+/*
+ * What is told of each die is most of a snapshot, and most machines have few: of those that are not
+ * there only the ones are stored, as zeros, that were there when this copy was filled last.
+ */
+static void store_payload(struct page_payload *copy, const pn_mem_state *state,
+			  const pn_mem_ext *ext)
+{
+	size_t n = larger(die_count(copy->state.n_dies), die_count(state->n_dies));
+	size_t n_more =
+		larger(more_die_count(copy->ext.n_more_dies), more_die_count(ext->n_more_dies));
+	pn_mem_state *s = &copy->state;
+	pn_mem_ext *e = &copy->ext;
+
+	STORE_UP_TO(s, state, host_total_bytes, offsetof(pn_mem_state, per_die_free));
+	STORE_FIRST(s, state, per_die_free, n);
+	STORE_FIRST(s, state, per_die_budget, n);
+	STORE_FIRST(s, state, per_die_used, n);
+	STORE_UP_TO(s, state, level, sizeof(*state));
+	STORE_UP_TO(e, ext, publish_ns, offsetof(pn_mem_ext, die_sample_ns));
+	STORE_FIRST(e, ext, die_sample_ns, n);
+	STORE_FIRST(e, ext, die_uuid, n);
+	STORE_FIRST(e, ext, die_pci, n);
+	STORE_UP_TO(e, ext, die_state, offsetof(pn_mem_ext, more_die));
+	STORE_FIRST(e, ext, more_die, n_more);
+	STORE_UP_TO(e, ext, host_reserved_bytes, offsetof(pn_mem_ext, die_reserved_bytes));
+	STORE_FIRST(e, ext, die_reserved_bytes, n);
 }
 
 void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext, uint64_t min_seq)
@@ -110,8 +141,7 @@ void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext,
 
 	atomic_store_explicit(&page->seq, k * 2 + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
-	store_words((uint64_t *)&copy->state, state, sizeof(*state));
-	store_ext(&copy->ext, ext);
+	store_payload(copy, state, ext);
 	atomic_store_explicit(&page->seq, state->seq, memory_order_release);
 	atomic_store_explicit(&page->heartbeat_ns, ext->publish_ns, memory_order_relaxed);
 }

@@ -84,7 +84,7 @@ void page_init(struct page *page);
 /*
  * Publishes. One writer at a time. state->seq is set to the new snapshot's number: even, higher
  * than any before it, and at least min_seq, so that a publisher which takes over from another
- * one can go on above it.
+ * one can go on above it. What the two say of dies that are not there must be 0.
  */
 void page_publish(struct page *page, pn_mem_state *state, const pn_mem_ext *ext, uint64_t min_seq);
 
