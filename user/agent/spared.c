@@ -7,8 +7,8 @@
  * are given as the host's PSI. Where bytes are short the host's PSI counts for everybody.
  *
  * What a group that nobody watches stalls is the host's. Of a watched group below another one,
- * both with a limit, the stall would be taken off twice: engines cannot make that so, since in v2 no
- * process can be in a group that gives limits to those below it.
+ * both with a limit, the stall would be taken off twice: engines cannot make that so, since in v2
+ * no process can be in a group that gives limits to those below it.
  */
 #include "agent/agent.h"
 #include "agent/views.h"

@@ -13,7 +13,7 @@
 
 struct trace_file;
 
-/* A command's FILE argument, which it must have. Its input, as an argp child, is a const char **. */
+/* A FILE argument that a command must have: as an argp child, its input is a const char **. */
 extern const struct argp trace_path_argp;
 
 /* How a file ended. */

@@ -32,8 +32,7 @@ void watch_unlock(void);
 /* With the lock held: a fresh look in this process, published on its own page. */
 void watch_own_look(void);
 
-/* With the lock held: a request came back with -ENOTCONN. Polls from here on: watch->link is NULL.
- */
+/* With the lock held: a request came back with -ENOTCONN. Polls from here on, without a link. */
 void watch_agent_lost(struct watch *watch);
 
 #endif
