@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/cgroup_file.h"
+#include "lib/file_write.h"
 
 static bool has_memory(const char *dir)
 {
@@ -68,7 +68,7 @@ int group_create(struct group *ret, const struct group *parent, const char *name
 	memset(ret, 0, sizeof(*ret));
 	ret->is_v1 = parent->is_v1;
 	if (!ret->is_v1)
-		r = cgroup_file_write(parent->memory, "cgroup.subtree_control", "+memory");
+		r = file_write(parent->memory, "cgroup.subtree_control", "+memory");
 	if (!r)
 		r = make_below(ret->memory, parent->memory, name);
 	if (!r && parent->v2[0])
@@ -84,12 +84,10 @@ int group_set_max(const struct group *group, uint64_t bytes)
 	int r;
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-	r = cgroup_file_write(group->memory, group->is_v1 ? "memory.limit_in_bytes" : "memory.max",
-			      text);
+	r = file_write(group->memory, group->is_v1 ? "memory.limit_in_bytes" : "memory.max", text);
 	/* A kernel without swap accounting has no such file, which is as good here. */
-	cgroup_file_write(group->memory,
-			  group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
-			  group->is_v1 ? text : "0");
+	file_write(group->memory, group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
+		   group->is_v1 ? text : "0");
 	return r;
 }
 
@@ -98,7 +96,7 @@ int group_set_high(const struct group *group, uint64_t bytes)
 	char text[32];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-	return cgroup_file_write(group->memory, "memory.high", text);
+	return file_write(group->memory, "memory.high", text);
 }
 
 int group_join(const struct group *group, pid_t pid)
@@ -107,9 +105,9 @@ int group_join(const struct group *group, pid_t pid)
 	int r;
 
 	snprintf(text, sizeof(text), "%d", pid);
-	r = cgroup_file_write(group->memory, "cgroup.procs", text);
+	r = file_write(group->memory, "cgroup.procs", text);
 	if (!r && group->v2[0])
-		r = cgroup_file_write(group->v2, "cgroup.procs", text);
+		r = file_write(group->v2, "cgroup.procs", text);
 	return r;
 }
 

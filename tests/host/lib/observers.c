@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent_proc.h"
+#include "file_write.h"
 #include "host/clock.h"
 #include "host/meminfo.h"
 #include "host/pressure.h"
@@ -25,21 +26,9 @@
 #define EARLYOOM "build/earlyoom" /* put there by tests/vm/exhaustion.sh */
 #define READY_MS 10000
 
-static int file_write(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), err = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		err = -errno;
-	close(fd);
-	return err;
-}
-
 int process_protect(void)
 {
-	int err = file_write("/proc/self/oom_score_adj", "-1000");
+	int err = file_write("/proc/self", "oom_score_adj", "-1000");
 
 	if (!err && mlockall(MCL_CURRENT | MCL_FUTURE))
 		err = -errno;
@@ -48,7 +37,7 @@ int process_protect(void)
 
 int process_expose(void)
 {
-	return file_write("/proc/self/oom_score_adj", "0");
+	return file_write("/proc/self", "oom_score_adj", "0");
 }
 
 struct observers *observers_new(uint64_t line_bytes)

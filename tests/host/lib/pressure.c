@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cgroup_file.h"
+#include "file_write.h"
 
 static bool file_has_word(const char *dir, const char *name, const char *word)
 {
@@ -70,7 +70,7 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
 	if (err)
 		return err;
 	if (!group->is_v1) {
-		err = cgroup_file_write(root, "cgroup.subtree_control", "+memory");
+		err = file_write(root, "cgroup.subtree_control", "+memory");
 		if (err)
 			return err;
 	}
@@ -83,12 +83,10 @@ int pressure_group_create(struct pressure_group *group, size_t limit_bytes)
 	}
 	group->limit_bytes = limit_bytes;
 	snprintf(limit, sizeof(limit), "%zu", limit_bytes);
-	err = cgroup_file_write(group->path, group->is_v1 ? "memory.limit_in_bytes" : "memory.max",
-				limit);
+	err = file_write(group->path, group->is_v1 ? "memory.limit_in_bytes" : "memory.max", limit);
 	/* No swap; a kernel without swap accounting has no such file, which is as good here. */
-	cgroup_file_write(group->path,
-			  group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
-			  group->is_v1 ? limit : "0");
+	file_write(group->path, group->is_v1 ? "memory.memsw.limit_in_bytes" : "memory.swap.max",
+		   group->is_v1 ? limit : "0");
 	if (err)
 		pressure_group_destroy(group);
 	return err;
@@ -114,7 +112,7 @@ void pressure_group_destroy(struct pressure_group *group)
 
 int pressure_group_join(const struct pressure_group *group)
 {
-	return cgroup_file_write(group->path, "cgroup.procs", "0");
+	return file_write(group->path, "cgroup.procs", "0");
 }
 
 /* Its pages must not stay in the cache charged to someone else: written out, then dropped. */
@@ -200,7 +198,7 @@ int pressure_group_set_high(const struct pressure_group *group, size_t high_byte
 	char text[32];
 
 	snprintf(text, sizeof(text), "%zu", high_bytes);
-	return cgroup_file_write(group->path, "memory.high", text);
+	return file_write(group->path, "memory.high", text);
 }
 
 static void touch_anon(size_t bytes)

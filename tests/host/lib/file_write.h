@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Writing a file of a cgroup, for whatever makes groups in tests. */
-#ifndef PNMEM_TESTS_CGROUP_FILE_H
-#define PNMEM_TESTS_CGROUP_FILE_H
+/* Writing a file of the kernel: of a cgroup, of /proc. */
+#ifndef PNMEM_TESTS_FILE_WRITE_H
+#define PNMEM_TESTS_FILE_WRITE_H
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Writes the text to file name in folder dir, in one piece. 0 or -errno. */
-static inline int cgroup_file_write(const char *dir, const char *name, const char *text)
+static inline int file_write(const char *dir, const char *name, const char *text)
 {
 	char path[1200];
 	int fd, r = 0;
