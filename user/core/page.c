@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/u64.h"
+
 void page_init(struct page *page)
 {
 	page->abi = PAGE_ABI;
@@ -76,22 +78,6 @@ static inline void load_words(void *to, const void *shared, size_t bytes)
 	}
 }
 
-/* The count of dies that a copy has room for. */
-static size_t die_count(int n_dies)
-{
-	return n_dies < 0 || n_dies > PN_MEM_MAX_DIES ? PN_MEM_MAX_DIES : (size_t)n_dies;
-}
-
-static size_t more_die_count(uint32_t n_more_dies)
-{
-	return n_more_dies > PN_MEM_MORE_DIES ? PN_MEM_MORE_DIES : n_more_dies;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
 /* The fields from first on, up to the one that is at `end`. */
 #define STORE_UP_TO(to, from, first, end)                                                          \
 	store_words((uint64_t *)&(to)->first, &(from)->first,                                      \
@@ -107,9 +93,10 @@ static size_t larger(size_t a, size_t b)
 static void store_payload(struct page_payload *copy, const pn_mem_state *state,
 			  const pn_mem_ext *ext)
 {
-	size_t n = larger(die_count(copy->state.n_dies), die_count(state->n_dies));
-	size_t n_more =
-		larger(more_die_count(copy->ext.n_more_dies), more_die_count(ext->n_more_dies));
+	/* A count that is not one, also below 0, is taken for all that there is room for. */
+	size_t n = u64_min(u64_max((uint32_t)copy->state.n_dies, (uint32_t)state->n_dies),
+			   PN_MEM_MAX_DIES);
+	size_t n_more = u64_min(u64_max(copy->ext.n_more_dies, ext->n_more_dies), PN_MEM_MORE_DIES);
 	pn_mem_state *s = &copy->state;
 	pn_mem_ext *e = &copy->ext;
 
