@@ -141,7 +141,6 @@ static bool publish(struct agent *agent, struct agent_view *av,
 	view_publish(view, spared_source(agent, av, now_ns), &agent->config, now_ns,
 		     agent->event_ns, av->fresh);
 	av->fresh = av->asked = false;
-	av->looks = agent->looks;
 	recorder_publish(agent, av);
 	log_sources(agent, av);
 	return view->carry.level_changes != changes_before;
@@ -172,7 +171,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 			moved = true;
 	/* What moved one may move the others. */
 	for (struct agent_view *av = moved ? agent->views : NULL; av; av = av->next)
-		if (av->looks != agent->looks)
+		if (av->view.ext.looks != agent->looks)
 			publish(agent, av, &counters, now_ns);
 	server_tell(agent);
 	agent->event_ns = 0;

@@ -23,7 +23,6 @@ struct agent_view {
 	uint8_t logged[8];           /* as agent.source_logged, for the group's sources */
 	struct memcg_events *events; /* NULL: nothing to poll */
 	unsigned n_users;            /* clients that have it */
-	uint64_t looks;              /* agent.looks when it was published last */
 	uint64_t read_ns;            /* when its group was read last */
 	uint64_t churn_bytes;        /* agent.churn_bytes then */
 	struct stall_time total;     /* of its group's pressure file then */
