@@ -19,9 +19,8 @@ enum format {
 };
 
 struct export_options {
-	struct cli_common common;
+	struct trace_file_options file;
 	enum format format;
-	const char *path;
 	const char *out_path;
 };
 
@@ -42,8 +41,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[1] = &options->common;
-		state->child_inputs[0] = &options->path;
+		state->child_inputs[0] = &options->file;
 		return 0;
 	case OPTION_FORMAT + FORMAT_HTML:
 	case OPTION_FORMAT + FORMAT_PERFETTO:
@@ -55,7 +53,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		options->out_path = arg;
 		return 0;
 	case ARGP_KEY_END:
-		if (!options->format || options->common.json)
+		if (!options->format || options->file.common.json)
 			argp_error(state, "which format? --html or --perfetto");
 		return 0;
 	default:
@@ -124,11 +122,7 @@ static int write_out(const struct export_options *options, struct trace_file *fi
 
 int cmd_trace_export(int argc, char **argv)
 {
-	static const struct argp_child children[] = {
-		{ &trace_path_argp, 0, 0, 0 }, /* first: the other takes no argument */
-		{ &cli_common_argp, 0, 0, 0 },
-		{ 0 },
-	};
+	static const struct argp_child children[] = { { &trace_file_argp, 0, 0, 0 }, { 0 } };
 	static const struct argp argp = {
 		.options = option_list,
 		.parser = parse_option,
@@ -143,7 +137,7 @@ int cmd_trace_export(int argc, char **argv)
 	int status;
 
 	cli_parse(&argp, argc, argv, &options);
-	file = trace_file_open(options.path);
+	file = trace_file_open(options.file.path);
 	if (!file)
 		return CLI_FAILED;
 	if (options.out_path)

@@ -159,18 +159,21 @@ int trace_file_status(const struct trace_file *file, enum trace_file_end end)
 	return end != TRACE_FILE_WHOLE || file->head.version > TRACE_VERSION ? CLI_FAILED : CLI_OK;
 }
 
-static error_t parse_path(int key, char *arg, struct argp_state *state)
+static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-	const char **path = state->input;
+	struct trace_file_options *options = state->input;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->common;
+		return 0;
 	case ARGP_KEY_ARG:
-		if (*path)
+		if (options->path)
 			argp_error(state, "unexpected argument: %s", arg);
-		*path = arg;
+		options->path = arg;
 		return 0;
 	case ARGP_KEY_END:
-		if (!*path)
+		if (!options->path)
 			argp_error(state, "which file?");
 		return 0;
 	default:
@@ -178,4 +181,6 @@ static error_t parse_path(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp trace_path_argp = { .parser = parse_path };
+static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
+
+const struct argp trace_file_argp = { .parser = parse_option, .children = children };

@@ -5,16 +5,20 @@
 #ifndef PNMEM_CLI_TRACE_FILE_H
 #define PNMEM_CLI_TRACE_FILE_H
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/cli.h"
 #include "core/trace.h"
 
 struct trace_file;
 
-/* A FILE argument that a command must have: as an argp child, its input is a const char **. */
-extern const struct argp trace_path_argp;
+/* What every command that reads a trace is given, and its parser, an argp child. */
+struct trace_file_options {
+	struct cli_common common;
+	const char *path;
+};
+extern const struct argp trace_file_argp;
 
 /* How a file ended. */
 enum trace_file_end {

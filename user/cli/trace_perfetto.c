@@ -309,7 +309,7 @@ static void add_mark(struct perfetto *p, const struct trace_record *record)
 	struct trace_mark mark;
 
 	trace_get(record, &mark, sizeof(mark));
-	if (mark.of == TRACE_MARK_VIEW_END && mark.value && mark.value <= UINT32_MAX) {
+	if (mark.of == TRACE_MARK_VIEW_END && mark.value) {
 		/* A counter keeps its last value to the end. */
 		pid = tracks_group(p->tracks, TRACE_NAME_VIEW, mark.value);
 		counter(p, record->ts_ns, pid, "level", LEVEL_UNIT, PN_MEM_LEVEL_OK);

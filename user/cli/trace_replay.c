@@ -31,8 +31,7 @@ static const struct {
 static const char *given_values[N_KEYS];
 
 struct replay_options {
-	struct cli_common common;
-	const char *path;
+	struct trace_file_options file;
 	uint32_t given;
 };
 
@@ -77,8 +76,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[1] = &options->common;
-		state->child_inputs[0] = &options->path;
+		state->child_inputs[0] = &options->file;
 		return 0;
 	case 'p':
 		for (char *rest = arg, *text; (text = strsep(&rest, ",")) != NULL;)
@@ -312,11 +310,7 @@ int cmd_trace_replay(int argc, char **argv)
 		  1 },
 		{ 0 },
 	};
-	static const struct argp_child children[] = {
-		{ &trace_path_argp, 0, 0, 0 }, /* first: the other takes no argument */
-		{ &cli_common_argp, 0, 0, 0 },
-		{ 0 },
-	};
+	static const struct argp_child children[] = { { &trace_file_argp, 0, 0, 0 }, { 0 } };
 	static const struct argp argp = {
 		.options = option_list,
 		.parser = parse_option,
@@ -331,17 +325,17 @@ int cmd_trace_replay(int argc, char **argv)
 	int status = CLI_FAILED;
 
 	cli_parse(&argp, argc, argv, &options);
-	file = trace_file_open(options.path);
+	file = trace_file_open(options.file.path);
 	if (!file)
 		return CLI_FAILED;
 	run = calloc(1, sizeof(*run));
 	if (run)
 		run->names = trace_names_new();
 	if (run && run->names) {
-		run->json = options.common.json;
+		run->json = options.file.common.json;
 		run->policy.given = options.given;
 		settings_level(&run->settings, given_value, NULL, NULL);
-		status = replay_file(run, options.path, file);
+		status = replay_file(run, options.file.path, file);
 	} else {
 		fprintf(stderr, "pnmem: no memory\n");
 	}

@@ -5,38 +5,17 @@
 #include "cli/cli.h"
 #include "cli/trace.h"
 
-struct report_options {
-	struct cli_common common;
-	const char *path;
-};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct report_options *options = state->input;
-
-	if (key != ARGP_KEY_INIT)
-		return ARGP_ERR_UNKNOWN;
-	state->child_inputs[1] = &options->common;
-	state->child_inputs[0] = &options->path;
-	return 0;
-}
-
 int cmd_trace_report(int argc, char **argv)
 {
-	static const struct argp_child children[] = {
-		{ &trace_path_argp, 0, 0, 0 }, /* first: the other takes no argument */
-		{ &cli_common_argp, 0, 0, 0 },
-		{ 0 },
-	};
+	static const struct argp_child children[] = { { &trace_file_argp, 0, 0, 0 }, { 0 } };
 	static const struct argp argp = {
-		.parser = parse_option,
 		.children = children,
 		.args_doc = "FILE",
 		.doc = "Tells what happened in a trace: levels, peaks, who stalled, who took the "
 		       "memory, what was refused and what would have admitted it. FILE -: standard "
 		       "input.",
 	};
-	struct report_options options = { 0 };
+	struct trace_file_options options = { 0 };
 	struct trace_record record;
 	struct trace_file *file;
 	enum trace_file_end end;
