@@ -6,6 +6,8 @@
 # "@end STATUS SECONDS"; what lies between is TAP. "@variant NAME": what follows is as if booted so.
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export PN_HOST_RESERVE_BYTES=4K # or a machine this small would be CRITICAL from the start
+# khugepaged compacts, and stalls for up to 200 ms in that: pressure that no test made.
+echo 0 >/sys/kernel/mm/transparent_hugepage/khugepaged/defrag
 mkdir -p /work && cd /work && ln -sfn /pnmem build || exit 1
 
 run() {
