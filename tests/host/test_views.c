@@ -411,6 +411,31 @@ static bool has_risen(void *arg)
 	return engine_ask(arg, 'r').state.level >= PN_MEM_LEVEL_TIGHT;
 }
 
+/* A process in the group that stalls for as long as it runs, with 40 MiB of memory. */
+static pid_t start_stalls(const struct group *group)
+{
+	struct pressure_group load = { .file_fd = -1, .is_v1 = group->is_v1 };
+	pid_t launcher;
+	int ready[2];
+
+	assert_true(strlen(group->memory) < sizeof(load.path));
+	strcpy(load.path, group->memory);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	launcher = fork();
+	if (!launcher) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (group_join(group, 0) || pressure_start_reader(&load, 200 * MIB) < 0 ||
+		    write(ready[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &(char){ 0 }, 1), 1);
+	close(ready[0]);
+	return launcher;
+}
+
 /*
  * Field case 11: a group stalls at its own limit on a host with memory to spare. Its engine sees
  * that. Another group's engine is not woken, and in the numbers that it decides by is nothing of
@@ -419,10 +444,8 @@ static bool has_risen(void *arg)
 static void test_throttled(void **state)
 {
 	const struct group *a = make_group(NULL, "a"), *b = make_group(NULL, "b");
-	struct pressure_group load = { .file_fd = -1, .is_v1 = a->is_v1 };
 	struct answer before, risen, other;
-	pid_t reader, launcher;
-	int ready[2];
+	pid_t launcher;
 
 	assert_int_equal(group_set_max(a, 40 * MIB), 0);
 	assert_int_equal(group_set_max(b, 300 * MIB), 0);
@@ -432,23 +455,7 @@ static void test_throttled(void **state)
 	if (engine_ask(&engines[0], 'p').ext.source_state[PN_SRC_CGROUP_PSI] != PN_SRC_OK)
 		skip_because("no pressure files of cgroups here");
 	before = engine_ask(&engines[1], 'p');
-	assert_true(strlen(a->memory) < sizeof(load.path));
-	strcpy(load.path, a->memory);
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	launcher = fork();
-	if (!launcher) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (group_join(a, 0))
-			_exit(1);
-		reader = pressure_start_reader(&load, 200 * MIB);
-		if (reader < 0 || write(ready[1], "", 1) != 1)
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &(char){ 0 }, 1), 1);
-	close(ready[0]);
+	launcher = start_stalls(a);
 	assert_true(test_until(has_risen, &engines[0], LIMIT_MS));
 	for (int i = 0; i < 20; i++) {
 		usleep(100000); /* the load goes on: nothing is waited for, two seconds are judged
@@ -469,6 +476,38 @@ static void test_throttled(void **state)
 		assert_int_equal(other.level_wakes, 0);
 }
 
+static bool has_stalls(void *arg)
+{
+	const struct answer *before = arg;
+
+	return engine_ask(&engines[1], 'r').ext.live_psi_full_avg10 >
+	       before->ext.live_psi_full_avg10 + 1;
+}
+
+/*
+ * Memory on v1, and an engine that has a limit there and is in v2's root: what that group's
+ * memory.pressure says is the whole host's, and stays everybody's.
+ */
+static void test_limit_without_pressure(void **state)
+{
+	const struct group *a = make_group(NULL, "a"), *b = make_group(NULL, "b");
+	struct group limit = *a;
+	struct answer before;
+	pid_t launcher;
+
+	if (!a->v2[0])
+		skip_because("memory and pressure are in one hierarchy here");
+	limit.v2[0] = '\0';
+	assert_int_equal(group_set_max(a, 40 * MIB), 0);
+	start_agent();
+	engine_start(&engines[0], &limit, false);
+	engine_start(&engines[1], b, false);
+	before = engine_ask(&engines[1], 'p');
+	launcher = start_stalls(&limit);
+	assert_true(test_until(has_stalls, &before, LIMIT_MS));
+	pressure_stop(launcher);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -479,6 +518,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_moved, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_throttled, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_limit_without_pressure, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("views", tests, NULL, NULL);

@@ -62,7 +62,8 @@ void spared_take(struct agent *agent, struct agent_view *av, uint64_t now_ns)
 	av->total.some_us = group->cgroup_psi_some_total_us;
 	av->total.full_us = group->cgroup_psi_full_total_us;
 	/* What it stalled before it was watched has been counted as the host's. */
-	if (av->total_known && time.some_us && group->cgroup_limit_bytes && host_bytes_ok(agent))
+	if (av->total_known && time.some_us && group->cgroup_limit_bytes &&
+	    signals_limit_pressure(av->view.group) && host_bytes_ok(agent))
 		take_off(agent, av, time, now_ns);
 	av->total_known = true;
 }

@@ -278,6 +278,13 @@ bool cgroup_is_within(const struct cgroup *cg, uint64_t id)
 	return false;
 }
 
+bool cgroup_limits_pressure(const struct cgroup *cg)
+{
+	if (cg->memory.err || cg->psi.err)
+		return false;
+	return !cg->v1 || (cg->psi.path[1] && !strcmp(cg->memory.path, cg->psi.path));
+}
+
 void cgroup_init(struct cgroup *cg, int procfs_fd, int cgroupfs_fd, int pid)
 {
 	char name[16] = "self";

@@ -103,6 +103,13 @@ int cgroup_read_bytes(struct cgroup *cg, uint64_t now_ns, struct cgroup_bytes *r
  */
 bool cgroup_counts_within(const struct cgroup *cg, const struct cgroup *limited);
 
+/*
+ * Is who stalls in the own group's memory.pressure who the own group's limits are for, as last
+ * found? On v2 they are one group. With memory on v1 they are two, which managers make of one name;
+ * a process that is in the root of v2 has the whole host's pressure.
+ */
+bool cgroup_limits_pressure(const struct cgroup *cg);
+
 /* Reads memory.pressure of the own group. Errors as above, and -EOPNOTSUPP: switched off. */
 int cgroup_read_pressure(struct cgroup *cg, uint64_t now_ns, struct pressure *ret);
 

@@ -206,6 +206,11 @@ bool signals_within(const pn_host_signals *hs, uint64_t cgroup_id)
 	return hs->has_pid && cgroup_is_within(&hs->cgroup, cgroup_id);
 }
 
+bool signals_limit_pressure(const pn_host_signals *hs)
+{
+	return hs->has_pid && cgroup_limits_pressure(&hs->cgroup);
+}
+
 void pn_host_signals_close(pn_host_signals *hs)
 {
 	if (!hs)

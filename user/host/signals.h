@@ -14,6 +14,9 @@ void signals_pin(pn_host_signals *hs);
 /* Is the group with this id (its folder's inode number) the own one or one of its ancestors? */
 bool signals_within(const pn_host_signals *hs, uint64_t cgroup_id);
 
+/* Are the own group's limits for those who stall in its memory.pressure (cgroup.h)? */
+bool signals_limit_pressure(const pn_host_signals *hs);
+
 /*
  * Does memory of hs count towards the limit that leaves limited its headroom, both as last read?
  * False where limited has no limit, and where one of them is of no process.
