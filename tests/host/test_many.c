@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A thousand watched groups: the agent sleeps as it does with one, a group that did not change
- * costs a look at most 2 us, the groups that turn round are all read in time, and a thousand
- * engines that go leave nothing behind.
+ * costs a look at most 2 us, one that did is seen in time, and a thousand engines that go leave
+ * nothing behind.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,29 +37,55 @@
 #define LOOKS    50
 #define IDLE_S   5
 #define LIMIT_MS 20000
-#define MIB      (1ull << 20)
+
+#define SEEN_EACH  200
+#define SEEN_COUNT (GROUPS / SEEN_EACH)
+#define SOON_NS    1000000000ull
+
+#define MIB (1ull << 20)
 
 static struct agent_proc agent;
 static struct group groups[GROUPS];
+
+/* By the engine of every so many groups. */
+static struct seen {
+	_Atomic uint64_t max_bytes;
+	_Atomic int level;
+} * seen;
+
 static pid_t engines[GROUPS];
 
 /* The client that is there from the start, in this process's own group. */
 static struct page_view view;
 static int own_sock;
 
-/* In the group until killed, with its view. Says so on ready_fd. */
+/* In the group until killed, with its view. Says so on ready_fd. Some tell what they see. */
 static void engine_run(const struct group *group, int ready_fd)
 {
-	int sock;
+	const struct page *page;
+	struct page_view own;
+	pn_mem_state state;
+	int sock, memfd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (group_join(group, 0))
 		_exit(1);
 	sock = raw_connect(agent.socket_path);
-	if (sock < 0 || raw_page(sock) < 0 || write(ready_fd, "", 1) != 1)
+	memfd = sock < 0 ? -1 : raw_page(sock);
+	if (memfd < 0 || write(ready_fd, "", 1) != 1)
 		_exit(1);
-	for (;;)
-		pause();
+	if ((group - groups) % SEEN_EACH)
+		for (;;)
+			pause();
+	page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, memfd, 0);
+	if (page == MAP_FAILED || page_open(&own, page, PAGE_BYTES))
+		_exit(1);
+	for (;; usleep(10000)) {
+		if (page_read(&own, &state, NULL))
+			continue;
+		seen[(group - groups) / SEEN_EACH].max_bytes = state.cgroup_max_bytes;
+		seen[(group - groups) / SEEN_EACH].level = state.level;
+	}
 }
 
 static void start_engines(int from, int to)
@@ -231,6 +257,73 @@ static uint64_t idle_wakeups(void)
 	return own_ext().wakeups - before;
 }
 
+static bool has_new_limit(void *arg)
+{
+	return ((const struct seen *)arg)->max_bytes == 512 * MIB;
+}
+
+static bool is_critical(void *arg)
+{
+	return ((const struct seen *)arg)->level == PN_MEM_LEVEL_CRITICAL;
+}
+
+static bool is_filled(void *arg)
+{
+	const struct group *group = arg;
+	unsigned long long bytes = 0;
+	char path[1100];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", group->memory,
+		 group->is_v1 ? "memory.usage_in_bytes" : "memory.current");
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%llu", &bytes) != 1)
+		bytes = 0;
+	if (file)
+		fclose(file);
+	return bytes >= 450 * MIB;
+}
+
+/* From a group being nearly full, which no record tells, to its page saying so. */
+static uint64_t growth_ns(int which)
+{
+	struct pressure_group into = { .file_fd = -1, .is_v1 = groups[0].is_v1 };
+	uint64_t filled_ns, took_ns;
+	pid_t filler;
+
+	assert_true(strlen(groups[which * SEEN_EACH].memory) < sizeof(into.path));
+	strcpy(into.path, groups[which * SEEN_EACH].memory);
+	filler = pressure_start_anon(&into, 450 * MIB);
+	assert_true(filler > 0);
+	assert_true(test_until(is_filled, &groups[which * SEEN_EACH], LIMIT_MS));
+	filled_ns = clock_now_ns();
+	assert_true(test_until(is_critical, &seen[which], LIMIT_MS));
+	took_ns = clock_now_ns() - filled_ns;
+	pressure_stop(filler);
+	return took_ns;
+}
+
+/*
+ * What changes in a group of many is seen: a limit when the group's turn comes, growth at once,
+ * since the whole host's count of allocated pages tells which groups may have grown.
+ */
+static void expect_changes_seen(void)
+{
+	uint64_t took_ns[SEEN_COUNT];
+
+	for (int i = 0; i < SEEN_COUNT; i++)
+		assert_int_equal(group_set_max(&groups[i * SEEN_EACH], 512 * MIB), 0);
+	for (int i = 0; i < SEEN_COUNT; i++)
+		assert_true(test_until(has_new_limit, &seen[i], LIMIT_MS));
+	for (int i = 0; i < SEEN_COUNT; i++)
+		took_ns[i] = growth_ns(i);
+	qsort(took_ns, SEEN_COUNT, sizeof(took_ns[0]), compare);
+	printf("# growth of one in %d seen after %.0f ms (median of %d), at most %.0f ms\n", GROUPS,
+	       (double)took_ns[SEEN_COUNT / 2] / 1e6, SEEN_COUNT,
+	       (double)took_ns[SEEN_COUNT - 1] / 1e6);
+	assert_true(took_ns[SEEN_COUNT / 2] < SOON_NS);
+}
+
 static bool all_gone(void *arg)
 {
 	/* A few are opened once, when they are first needed. */
@@ -251,6 +344,9 @@ static void test_thousand_groups(void **state)
 	if (group_create(&groups[0], &root, "probe"))
 		skip_because("no memory cgroup can be made");
 	group_destroy(&groups[0]);
+	seen = mmap(NULL, SEEN_COUNT * sizeof(*seen), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(seen != MAP_FAILED);
 	assert_int_equal(agent_proc_start(&agent, args), 0);
 	own_sock = raw_connect(agent.socket_path);
 	memfd = raw_page(own_sock);
@@ -280,10 +376,13 @@ static void test_thousand_groups(void **state)
 	assert_true(cpu_many - cpu_one <= 2000ull * GROUPS || cpu_many - cpu_one <= 4 * bare_ns);
 	assert_true(wakes_many <= wakes_one + 2);
 
+	expect_changes_seen();
+
 	stop_engines();
 	if (!test_until(all_gone, &descriptors, LIMIT_MS))
 		fail_msg("%d descriptors, not %d", agent_descriptors(), descriptors);
 	munmap(page, PAGE_BYTES);
+	munmap(seen, SEEN_COUNT * sizeof(*seen));
 }
 
 int main(void)

@@ -95,10 +95,12 @@ struct agent {
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	unsigned n_views;
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
+	uint64_t turn_ns;        /* the last look in which some had their turn */
 	uint64_t all_ns;         /* the last look for every view; 0: the next is to be one */
 	struct named_groups named;
 	struct host_file vmstat;
-	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it */
+	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it and had it */
+	bool churn_known;     /* it had it */
 	struct spared spared;
 	struct server *server;
 	struct pressure_watch *pressure_watch; /* NULL: no such socket */

@@ -4,16 +4,19 @@
  * may find a thousand of them, of which hardly any has changed. So a look reads those that may
  * have: named by a kernel record, asked for by an engine, raised by its own bytes, or with so
  * little room that what the whole host allocated since could have filled half of it. Beside them
- * the next few in turn, for what no event tells (a limit that is set, memory that is freed): where
- * there are no more than those few, every look reads them all.
+ * the next few in turn, for what no event tells (a limit that is set, memory that is freed, a group
+ * that is removed): where there are no more than those few, every look reads them all; where there
+ * are many and looks are rare, more of them, so that each has had its turn within TURN_NS.
  */
 #include "agent/agent.h"
 #include "agent/views.h"
+#include "core/u64.h"
 #include "host/vmstat.h"
 
 #include <unistd.h>
 
 #define TURN_VIEWS 16
+#define TURN_NS    30000000000ull
 /* A group that stalled so lately stalls on: its time is taken off the host's at each read of it. */
 #define STALLING_NS 2000000000ull
 
@@ -40,18 +43,16 @@ static bool is_named(const struct named_groups *named, const struct agent_view *
 	return named->too_many;
 }
 
-/* Where it cannot be read, as if everything had changed. */
 static void read_churn(struct agent *agent, uint64_t now_ns)
 {
 	char text[VMSTAT_TEXT_BYTES];
 	uint64_t pages;
 	size_t len;
 
-	if (host_file_read(&agent->vmstat, agent->procfs_fd, "vmstat", now_ns, text, sizeof(text),
-			   &len) ||
-	    vmstat_churn(text, len, &pages))
-		agent->churn_bytes = UINT64_MAX;
-	else
+	agent->churn_known = !host_file_read(&agent->vmstat, agent->procfs_fd, "vmstat", now_ns,
+					     text, sizeof(text), &len) &&
+			     !vmstat_churn(text, len, &pages);
+	if (agent->churn_known)
 		agent->churn_bytes = pages * (uint64_t)getpagesize();
 }
 
@@ -66,9 +67,12 @@ static bool is_due(const struct agent *agent, const struct agent_view *av, uint6
 		return true;
 	if (agent->source.psi_was_read && av->taken_ns && now_ns - av->taken_ns < STALLING_NS)
 		return true;
-	if (slack_bytes != UINT64_MAX && agent->churn_bytes - av->churn_bytes >= slack_bytes / 2)
+	if (slack_bytes != UINT64_MAX && agent->churn_known &&
+	    agent->churn_bytes - av->churn_bytes >= slack_bytes / 2)
 		return true;
-	return view->ext.reasons & (PN_REASON_CGROUP | PN_REASON_HELD) &&
+	/* Without a count of what was allocated, as if it were enough. */
+	return ((slack_bytes != UINT64_MAX && !agent->churn_known) ||
+		view->ext.reasons & (PN_REASON_CGROUP | PN_REASON_HELD)) &&
 	       now_ns - av->read_ns >= SCHEDULE_RAISED_NS;
 }
 
@@ -83,6 +87,14 @@ static void read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns
 static struct agent_view *next_in_turn(const struct agent *agent, const struct agent_view *av)
 {
 	return av && av->next ? av->next : agent->views;
+}
+
+/* How many have their turn in a look that comes so long after the last one. */
+static unsigned turn_views(const struct agent *agent, uint64_t gap_ns)
+{
+	uint64_t share = agent->n_views * u64_min(gap_ns, TURN_NS) / TURN_NS + 1;
+
+	return (unsigned)u64_max(share, TURN_VIEWS);
 }
 
 void views_read(struct agent *agent, bool all, uint64_t now_ns)
@@ -100,8 +112,9 @@ void views_read(struct agent *agent, bool all, uint64_t now_ns)
 		for (struct agent_view *av = agent->views; av; av = av->next)
 			if (is_due(agent, av, now_ns))
 				read_one(agent, av, now_ns);
-		turns = TURN_VIEWS;
+		turns = (unsigned)u64_min(turns, turn_views(agent, now_ns - agent->turn_ns));
 	}
+	agent->turn_ns = now_ns;
 	while (turns--) {
 		agent->turn = next_in_turn(agent, agent->turn);
 		if (agent->turn->read_ns != now_ns)
