@@ -4,6 +4,7 @@
  * limits of ancestors, page cache, groups that are removed, made again and moved out of; and that
  * one group at its limit raises its own view and no other.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -40,6 +41,7 @@
 #define LIMIT_MS 10000
 
 static struct agent_proc agent;
+static const char *const no_bpf[] = { "--no-bpf", NULL };
 static struct group root;
 static struct group groups[GROUPS];
 static int n_groups;
@@ -97,9 +99,14 @@ static const struct group *make_group(const struct group *parent, const char *na
 	return &groups[n_groups++];
 }
 
+static void start_agent_with(const char *const args[])
+{
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+}
+
 static void start_agent(void)
 {
-	assert_int_equal(agent_proc_start(&agent, NULL), 0);
+	start_agent_with(NULL);
 }
 
 /* ---- engines ------------------------------------------------------------------------------- */
@@ -359,11 +366,33 @@ static bool is_back(void *arg)
 	       state.cgroup_max_bytes == 400 * MIB;
 }
 
+/* How many files memory.events of the group, as it is now, the agent has open. */
+static int watched_events(const struct group *group)
+{
+	char dir_path[64], want[1100], target[1200];
+	struct dirent *entry;
+	int count = 0;
+	DIR *dir;
+
+	snprintf(want, sizeof(want), "%s/memory.events", group->memory);
+	snprintf(dir_path, sizeof(dir_path), "/proc/%d/fd", agent.pid);
+	dir = opendir(dir_path);
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+
+		target[n > 0 ? n : 0] = '\0';
+		count += !strcmp(target, want);
+	}
+	closedir(dir);
+	return count;
+}
+
 /*
  * Field case 8. A group can be removed only when nobody is in it: the process that attached has
  * ended, and its socket lives on with another, which the agent cannot know of.
  */
-static void test_removed(void **state)
+static void expect_removal(const char *const args[], int watched)
 {
 	const struct group *group = make_group(NULL, "gone");
 	struct page_view view;
@@ -371,7 +400,7 @@ static void test_removed(void **state)
 	void *page;
 	int memfd;
 
-	start_agent();
+	start_agent_with(args);
 	assert_int_equal(group_set_max(group, 300 * MIB), 0);
 	engines[0].sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	opener = fork();
@@ -390,6 +419,7 @@ static void test_removed(void **state)
 	assert_true(page != MAP_FAILED);
 	assert_int_equal(page_open(&view, page, PAGE_BYTES), 0);
 	assert_int_equal(group_state(&view, 300 * MIB), PN_SRC_OK);
+	assert_int_equal(watched_events(group), watched);
 	pressure_stop(opener);
 
 	group_destroy(&groups[--n_groups]);
@@ -400,8 +430,22 @@ static void test_removed(void **state)
 	group = make_group(NULL, "gone");
 	assert_int_equal(group_set_max(group, 400 * MIB), 0);
 	assert_true(test_until(is_back, &view, LIMIT_MS));
+	assert_int_equal(watched_events(group), watched);
 	munmap(page, PAGE_BYTES);
 	close(engines[0].sock);
+}
+
+static void test_removed(void **state)
+{
+	expect_removal(NULL, 0);
+}
+
+/* Without hooks memory.events of the group is watched: of the new one when it is made again. */
+static void test_removed_without_hooks(void **state)
+{
+	struct group probe;
+
+	expect_removal(no_bpf, group_root(&probe) || probe.is_v1 ? 0 : 1);
 }
 
 /* ---- one group at its limit ------------------------------------------------------------------ */
@@ -517,6 +561,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_page_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_removed_without_hooks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_throttled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limit_without_pressure, setup, teardown),
 	};

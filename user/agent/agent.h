@@ -143,6 +143,9 @@ int views_get(struct agent *agent, int pid, struct agent_view **ret);
 /* Gives it back; the last one frees it. */
 void views_put(struct agent *agent, struct agent_view *view);
 
+/* Watches memory.events of the view's group, as it is now. */
+void views_watch_events(struct agent *agent, struct agent_view *av);
+
 /* False if pid is in another cgroup than the view's; true also where that cannot be told. */
 bool views_has(const struct agent *agent, const struct agent_view *view, int pid);
 

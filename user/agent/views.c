@@ -66,13 +66,15 @@ static void view_free(struct agent_view *av)
 	free(av);
 }
 
-/* Watches the group's memory.events. A path from outside of our own cgroup root is left alone. */
-static void watch_events(struct agent *agent, struct agent_view *av)
+/* A path from outside of our own cgroup root is left alone. */
+void views_watch_events(struct agent *agent, struct agent_view *av)
 {
 	size_t path_bytes = strcspn(av->key, "\n");
 	char path[VIEW_KEY_BYTES];
 	int dir_fd;
 
+	memcg_events_close(av->events);
+	av->events = NULL;
 	snprintf(path, sizeof(path), ".%.*s", (int)path_bytes, av->key);
 	if (path_bytes <= 1 || strstr(path, "/.."))
 		return;
@@ -104,7 +106,7 @@ static int view_new(struct agent *agent, int pid, const char *key, struct agent_
 		goto fail;
 	pn_host_signals_read(av->view.group, PN_HOST_READ_CGROUP, clock_now_ns(), &av->view.sample);
 	signals_pin(av->view.group);
-	watch_events(agent, av);
+	views_watch_events(agent, av);
 	*ret = av;
 	return 0;
 fail:

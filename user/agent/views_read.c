@@ -78,10 +78,16 @@ static bool is_due(const struct agent *agent, const struct agent_view *av, uint6
 
 static void read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns)
 {
+	const uint8_t *state = &av->view.sample.source_state[PN_SRC_CGROUP];
+	bool was_gone = *state == PN_SRC_GONE;
+
 	view_read(&av->view, &agent->source, now_ns);
 	av->read_ns = now_ns;
 	av->churn_bytes = agent->churn_bytes;
 	spared_take(agent, av, now_ns);
+	/* Made again: what was open is of the group before. */
+	if (was_gone && *state == PN_SRC_OK)
+		views_watch_events(agent, av);
 }
 
 static struct agent_view *next_in_turn(const struct agent *agent, const struct agent_view *av)
