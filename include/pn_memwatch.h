@@ -207,7 +207,7 @@ PN_API uint64_t pn_memwatch_die_budget(uint64_t total_bytes);
 
 /* The agent, as it says of itself. */
 typedef struct {
-	int32_t pid; /* in the agent's pid namespace */
+	int32_t pid; /* in the caller's pid namespace; 0: it is not in that, nor below */
 	char version[28];
 } pn_agent_info;
 

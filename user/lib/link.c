@@ -121,6 +121,15 @@ static int exchange(struct link *link, void *request, size_t request_bytes, uint
 	return r;
 }
 
+/* Of who listens, which is always the agent itself. */
+static int peer_pid(int sock)
+{
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) ? 0 : cred.pid;
+}
+
 static int open_for(struct link *link, const char *socket_path, void *request, size_t request_bytes,
 		    int timeout_ms, int *ret_memfd)
 {
@@ -150,6 +159,7 @@ static int open_for(struct link *link, const char *socket_path, void *request, s
 	if (r)
 		goto fail;
 	link->agent_pid = welcome.agent_pid;
+	link->peer_pid = peer_pid(link->sock);
 	link->features = welcome.header.reserved;
 	memcpy(link->agent_version, welcome.agent_version, sizeof(link->agent_version));
 	link->agent_version[sizeof(link->agent_version) - 1] = 0;

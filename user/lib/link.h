@@ -11,7 +11,8 @@ struct link {
 	int sock;    /* -1: not connected */
 	bool broken; /* shut down after an error; still to be closed */
 	uint32_t next_id;
-	uint32_t agent_pid; /* as it says */
+	uint32_t agent_pid; /* as it says, in its own pid namespace */
+	int peer_pid;       /* the same here; 0: it is in one that is not seen from here */
 	char agent_version[16];
 	uint32_t features; /* of the agent: PROTO_TAKES_* */
 };

@@ -597,7 +597,7 @@ int pn_memwatch_agent(pn_agent_info *ret)
 	pthread_mutex_lock(&w.lock);
 	if (w.running && reader_current() == READER_AGENT) {
 		memset(ret, 0, sizeof(*ret));
-		ret->pid = (int32_t)w.link.agent_pid;
+		ret->pid = w.link.peer_pid;
 		memcpy(ret->version, w.link.agent_version, sizeof(w.link.agent_version));
 		r = 0;
 	}
