@@ -13,6 +13,8 @@
 #include "cli/doctor.h"
 #include "pn_host_signals.h"
 
+#define ASK_LOG "see pnmemd's log; restart it"
+
 void doctor_finding(struct doctor *report, enum doctor_verdict verdict, const char *subject,
 		    const char *fix, const char *format, ...)
 {
@@ -36,8 +38,10 @@ void doctor_finding(struct doctor *report, enum doctor_verdict verdict, const ch
 		printf("%-19s fix: %s\n", "", fix);
 }
 
-static void check_sources(struct doctor *report)
+/* agent: what it published; NULL: none answers. */
+static void check_sources(struct doctor *report, const pn_mem_ext *agent)
 {
+	bool estimated = agent && agent->source_state[PN_SRC_PSI] == PN_SRC_ESTIMATED;
 	pn_host_sample sample;
 	int err;
 
@@ -52,12 +56,16 @@ static void check_sources(struct doctor *report)
 	if (sample.source_state[PN_SRC_PSI] == PN_SRC_OK)
 		doctor_finding(report, DOCTOR_OK, "psi", "", "/proc/pressure/memory");
 	else
-		doctor_finding(report, DOCTOR_DEGRADED, "psi",
-			       "boot with psi=1, on a kernel with CONFIG_PSI",
-			       "/proc/pressure/memory: %s; levels come from bytes alone",
-			       sample.source_state[PN_SRC_PSI] == PN_SRC_UNSUPPORTED
-				       ? "switched off"
-				       : strerror(err ? -err : ENOENT));
+		doctor_finding(
+			report, DOCTOR_DEGRADED, "psi",
+			"boot with psi=1, on a kernel with CONFIG_PSI",
+			"/proc/pressure/memory: %s; %s",
+			sample.source_state[PN_SRC_PSI] == PN_SRC_UNSUPPORTED
+				? "switched off"
+				: strerror(err ? -err : ENOENT),
+			estimated ? "the agent estimates `some` from its stall hook, `full` is "
+				    "not known"
+				  : "levels come from bytes alone");
 }
 
 static void check_socket(struct doctor *report, bool attached)
@@ -122,7 +130,7 @@ static void check_agent(struct doctor *report, const pn_mem_ext *ext, const pn_a
 			    : "the agent's memory is not locked: it can stall with the rest");
 	doctor_privileges(report, (int)agent->pid);
 	if (ext->event_drops)
-		doctor_finding(report, DOCTOR_DEGRADED, "ring", "",
+		doctor_finding(report, DOCTOR_OK, "ring", "",
 			       "%ju of %ju records dropped; levels are not affected",
 			       (uintmax_t)ext->event_drops, (uintmax_t)ext->events);
 }
@@ -141,7 +149,8 @@ static void check_dies(struct doctor *report)
 			       *line->hook && *line->why ? ": " : "", line->why);
 	}
 	if (n < 0)
-		doctor_finding(report, DOCTOR_DEGRADED, "dies", "", "%s", strerror(-n));
+		doctor_finding(report, DOCTOR_DEGRADED, "dies", ASK_LOG,
+			       "the agent does not say: %s", strerror(-n));
 }
 
 /* A refused hook is a finding only in what it means: another one of its subject may be in use. */
@@ -152,7 +161,8 @@ static void check_hooks(struct doctor *report, json_t *hooks_json)
 	int n = pn_memwatch_hooks(hooks, 64);
 
 	if (n < 0) {
-		doctor_finding(report, DOCTOR_DEGRADED, "hooks", "", "%s", strerror(-n));
+		doctor_finding(report, DOCTOR_DEGRADED, "hooks", ASK_LOG,
+			       "nobody says which are in use: %s", strerror(-n));
 		return;
 	}
 	for (int i = 0; i < n; i++) {
@@ -201,7 +211,7 @@ int cmd_doctor(int argc, char **argv)
 	attached = !pn_memwatch_read_ext(NULL, &ext) && !pn_memwatch_agent(&agent);
 	report.hooks_work = attached && ext.mode < PN_MODE_PSI_TRIGGER;
 	doctor_kernel(&report);
-	check_sources(&report);
+	check_sources(&report, attached ? &ext : NULL);
 	doctor_cgroup(&report);
 	doctor_swap(&report);
 	check_socket(&report, attached);
