@@ -108,7 +108,7 @@ typedef struct {
 /* What pnmem adds to the snapshot. Times are CLOCK_MONOTONIC nanoseconds, 0 means never. */
 typedef struct {
 	uint64_t publish_ns;     /* when this snapshot was published */
-	uint64_t event_ns;       /* kernel record that caused this look, 0 if none did */
+	uint64_t event_ns;       /* kernel record or PSI trigger that caused this look, 0: none */
 	uint64_t level_since_ns; /* when the level last changed */
 	uint32_t level_changes;  /* level changes since the publisher started (wraps) */
 	uint32_t reasons;        /* PN_REASON_* */

@@ -32,6 +32,7 @@
 #include "../skip.h"
 #include "core/proto.h"
 #include "lib/agent_proc.h"
+#include "lib/made_host.h"
 #include "lib/raw_client.h"
 #include "pn_memwatch.h"
 
@@ -342,6 +343,27 @@ static void test_no_memlock(void **state)
 	expect_serving();
 }
 
+/* The last rung, at level OK: a look every 250 ms, where others leave it at a heartbeat of 2 s. */
+static void test_poll(void **state)
+{
+	const char *args[] = { "--stall-hook", "poll", "--procfs", NULL, NULL };
+	struct made_host host;
+	pn_mem_ext before, after;
+	pn_mem_state seen;
+
+	assert_int_equal(made_host_init(&host), 0);
+	args[3] = host.dir;
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_int_equal(pn_memwatch_read_ext(&seen, &before), 0);
+	assert_int_equal(before.mode, PN_MODE_POLL);
+	usleep(3000000);
+	assert_int_equal(pn_memwatch_read_ext(&seen, &after), 0);
+	assert_int_equal(seen.level, PN_MEM_LEVEL_OK);
+	assert_in_range(after.looks - before.looks, 6, 13);
+	made_host_destroy(&host);
+}
+
 /* What the agent's pid is in a pid namespace of its own, below ours: exits with 0 if not known. */
 static void stranger_run(void)
 {
@@ -543,6 +565,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_background, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_broken_proc, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_btf, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_poll, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pid_of_the_agent, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_flood, setup, teardown),

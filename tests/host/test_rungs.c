@@ -172,8 +172,8 @@ static void wait_reached(pn_mem_level level, uint32_t reason, pn_mem_ext *ret_ex
 }
 
 /*
- * A look that a kernel record of this pressure caused, while it lasts: a raised level is looked at
- * every 250 ms anyway, so that the level alone would not show a hook that is silent.
+ * A look that a kernel record or a trigger for this pressure caused, while it lasts: a raised level
+ * is looked at every 250 ms anyway, so that the level alone would not show one that is silent.
  */
 static void wait_record(uint64_t start_ns)
 {
@@ -220,7 +220,7 @@ static void test_rung(void **unused)
 		assert_true(readers[i] > 0);
 	}
 	wait_reached(want, estimated ? PN_REASON_PSI_SOME : PN_REASON_PSI_FULL, &ext);
-	if (rung->mode <= PN_MODE_TRACEPOINT)
+	if (rung->mode <= PN_MODE_PSI_TRIGGER)
 		wait_record(start_ns);
 	stop_readers();
 	print_message("# rung: %s: %s%s after %llu ms\n", rung->name, pn_mem_level_name(want),

@@ -82,7 +82,7 @@ struct agent {
 	int trigger_fd;      /* PSI trigger, -1: none */
 	bool memcg_poll;     /* no hook tells of cgroup events: poll memory.events */
 	unsigned n_cpus; /* online at the start: libc opens a file to tell, so not at every look */
-	uint64_t event_ns;   /* kernel record that asked for the next look, 0 none */
+	uint64_t event_ns;   /* kernel record or trigger that asked for the next look, 0 none */
 	uint64_t trigger_ns; /* last time the PSI trigger fired */
 
 	sd_event_source *timer; /* the next look that no event need cause */

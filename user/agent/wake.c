@@ -56,6 +56,8 @@ static int on_trigger(sd_event_source *source, int fd, uint32_t revents, void *u
 		agent->mode = PN_MODE_POLL;
 	} else {
 		agent->trigger_ns = clock_now_ns();
+		if (!agent->event_ns)
+			agent->event_ns = agent->trigger_ns;
 	}
 	agent_look(agent, false);
 	return 0;

@@ -118,7 +118,7 @@ struct trace_look {
 	uint64_t cgroup_limit_bytes;
 	double cgroup_psi_some_avg10;
 	double cgroup_psi_full_avg10;
-	uint64_t event_ns; /* kernel record that caused the look, 0 none */
+	uint64_t event_ns; /* kernel record or PSI trigger that caused the look, 0 none */
 	uint64_t source_ns[5];
 	uint8_t source_state[8];
 	uint64_t stalls; /* since the agent's start, as the next four */

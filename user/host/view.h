@@ -37,8 +37,9 @@ void view_dies_changed(struct view *view);
 void view_read(struct view *view, const struct host_source *source, uint64_t now_ns);
 
 /*
- * Merges what was read, publishes, wakes. event_ns is the kernel record that caused this look
- * (0 none); first is true when this publisher takes over from another one (seq goes on above it).
+ * Merges what was read, publishes, wakes. event_ns is the kernel record or trigger that caused this
+ * look (0 none); first is true when this publisher takes over from another one (seq goes on above
+ * it).
  */
 void view_publish(struct view *view, const struct host_source *source,
 		  const struct level_config *config, uint64_t now_ns, uint64_t event_ns,
