@@ -61,8 +61,9 @@ __u64 last_wake_ns;     /* newest stall record that woke the agent */
 
 /*
  * The count of stalled tasks and the clock that runs while it is not 0. Without a lock (programs
- * of these types may not take one) and without an atomic that returns a value (5.10 has none): two
- * tasks that begin or end within the same few nanoseconds can put the clock off by so much.
+ * of these types may not take one) and without an atomic that returns a value (5.10 has none):
+ * where one task begins and another ends within the same few nanoseconds, the time since the clock
+ * was started can be lost or counted twice.
  */
 static __always_inline void some_begin(__u64 now_ns)
 {
@@ -140,14 +141,21 @@ static __always_inline void stall_begin(const struct task_struct *task, __u32 re
 	struct stall *stall = bpf_map_lookup_elem(&stalled, &tid);
 	struct stall fresh = { .reasons = reason };
 	struct pn_event_cpu *cpu;
+	__u64 now_ns;
 
 	if (stall) {
-		if (!(stall->reasons & reason))
+		now_ns = bpf_ktime_get_ns();
+		if (!(stall->reasons & reason)) {
 			stall->reasons |= reason;
-		else if (psi_on)
-			stall->start_ns = bpf_ktime_get_ns(); /* its end was missed: begin anew */
-		else
+		} else if (psi_on || now_ns - stall->start_ns > lost_ns) {
+			/* Its end was missed: begin anew, counted again if it had been given up. */
+			if (stall->start_ns < stalled_reset_ns)
+				some_begin(now_ns);
+			stall->start_ns = now_ns;
+			stall->depth = 0;
+		} else {
 			stall->depth++;
+		}
 		return;
 	}
 	some_heal(bpf_ktime_get_ns());

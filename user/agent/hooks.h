@@ -44,8 +44,8 @@ struct hooks_counters {
 	uint64_t last_stall_ns; /* CLOCK_MONOTONIC of the newest stall begin or end seen, 0 none */
 	/*
 	 * Tasks in a stall at this moment, as far as the hooks can tell: after a recursion miss it
-	 * may stay one too high until that task stalls again, so believe it only while the total=
-	 * of the pressure file grows.
+	 * may stay one too high until that task stalls again (with psi=0: 2 s later), so believe it
+	 * only while the total= of the pressure file grows.
 	 */
 	int64_t stalled_now;
 };
