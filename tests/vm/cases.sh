@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # cases.sh VARIANT: what kernels.sh runs inside a virtual machine that was booted in this way. The
-# programs are in /pnmem (tools/bundle). Each case is framed for kernels.sh by "@case NAME" and
-# "@end STATUS SECONDS"; what lies between is TAP. "@variant NAME": what follows is as if booted so.
+# programs (tools/bundle) and doctor.sh are in /pnmem. Each case is framed for kernels.sh by
+# "@case NAME" and "@end STATUS SECONDS"; what lies between is TAP. "@variant NAME": what follows is
+# as if booted so.
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export PN_HOST_RESERVE_BYTES=4K # or a machine this small would be CRITICAL from the start
 # khugepaged compacts, and stalls for up to 200 ms in that: pressure that no test made.
@@ -44,6 +45,7 @@ exhausted)
 	run 'direct reclaim' PN_TEST_FILTER=test_direct_reclaim build/test_tracepoints
 	;;
 plain)
+	run 'doctor' build/doctor.sh 0 '^ok +psi ' '^ok +layout +unified' '^ok +agent .*fentry'
 	run 'hooks' "$0" hooks
 	run 'hooks one by one' build/test_tracepoints
 	run 'cgroup events by poll' build/test_memcg_events
@@ -59,17 +61,21 @@ plain)
 integrity)
 	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
 	run 'best rung' PN_TEST_RUNGS=fentry PN_TEST_FILTER=test_fentry build/test_rungs
+	run 'doctor' build/doctor.sh 0 '^ok +lockdown +integrity' '^ok +agent .*fentry'
 	echo confidentiality >/sys/kernel/security/lockdown
 	grep -q '\[confidentiality\]' /sys/kernel/security/lockdown || exit 1
 	echo '@variant confidentiality'
 	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
 	rungs 'rungs' 'trigger poll'
+	run 'doctor' build/doctor.sh 1 'lockdown +confidentiality' '^degraded +agent .*trigger'
 	;;
 psi=0)
+	run 'doctor' build/doctor.sh 1 '^degraded +psi .*estimates' '^ok +agent .*fentry'
 	rungs 'rungs, some estimated' 'fentry kprobe'
 	;;
 no-cgroup)
 	umount /sys/fs/cgroup
+	run 'doctor' build/doctor.sh 1 '^degraded +layout' '^ok +agent .*fentry'
 	run 'hooks or why not' PN_TEST_FILTER=test_every_program build/test_hooks
 	export PN_TEST_WHOLE_MACHINE=1
 	# Before it has been short of memory: the line is set by pressure as it is.

@@ -97,6 +97,7 @@ has_failed() { # SUITE VARIANT
 }
 
 tools/bundle "$work/pnmem" "$build/pnmemd" "$build/pnmem" "$build"/tests/host/test_* || exit 1
+cp tests/vm/doctor.sh "$work/pnmem"
 
 had=()
 for suite in "${suites[@]}"; do

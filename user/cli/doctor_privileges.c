@@ -44,6 +44,7 @@ static void add_names(uint64_t caps, char *text, size_t bytes)
 		[CAP_IPC_LOCK] = "ipc_lock",
 		[CAP_SYS_PTRACE] = "sys_ptrace",
 		[CAP_SYS_ADMIN] = "sys_admin",
+		[CAP_SYS_RESOURCE] = "sys_resource",
 		[38] = "perfmon",
 		[39] = "bpf",
 		[40] = "checkpoint_restore",
