@@ -135,4 +135,5 @@ for suite in "${had[@]}"; do
 	done
 done
 echo "1..$n"
+echo "# $SECONDS s in all"
 exit $failed_lines
