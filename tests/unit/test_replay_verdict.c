@@ -272,6 +272,53 @@ static void test_engine_table(void **state)
 	assert_int_equal(seen, 7);
 }
 
+/*
+ * A question asked again: by how much less would have had to be in use, though what a verdict had
+ * above the reserve ends at 0; and at a later look, where all of admission decides anew.
+ */
+static void test_question(void **state)
+{
+	const struct replay_policy policy = { level_config_default, level_config_default, 0 };
+	const uint64_t host_reserve = 2576980377, group_reserve = GIB; /* of 16 and 8 GiB */
+
+	for (int group = 0; group < 2; group++) {
+		struct replay_view view = { .has_look = true };
+		pn_mem_state now = { .host_total_bytes = 16 * GIB,
+				     .host_avail_bytes = group ? 12 * GIB : GIB };
+		pn_mem_ext ext = { .cgroup_limit_bytes = group ? 8 * GIB : 0,
+				   .cgroup_headroom_bytes = group ? GIB / 4 : 0 };
+		uint64_t freed = group ? group_reserve - GIB / 4 : host_reserve - GIB;
+		struct replay_question question;
+		struct admission_config config;
+		struct trace_verdict verdict;
+		pn_admit_result result;
+
+		admission_settings(&config, no_setting, NULL, NULL);
+		config.load_spike_bytes = GIB / 2;
+		freed += GIB / 2;
+		admission_load_spike(&config, &now, &ext, &result);
+		assert_int_equal(result.check, group ? PN_CHECK_CGROUP : PN_CHECK_HOST);
+		assert_int_equal(result.have_bytes, 0);
+		verdict_of(TRACE_ASK_SPIKE, 0, 0, 0, &result, &verdict);
+		trace_look_make(&view.look, 1, &now, &ext);
+		assert_int_equal(replay_question(&view, &policy, &verdict, &question), 0);
+		assert_int_equal(replay_ask(&question, &policy, freed - 1, &result), 0);
+		assert_int_equal(result.verdict, PN_VERDICT_REJECT);
+		assert_int_equal(replay_ask(&question, &policy, freed, &result), 0);
+		assert_int_equal(result.verdict, PN_VERDICT_ADMIT);
+
+		view.look.host_avail_bytes = 12 * GIB;
+		view.look.cgroup_headroom_bytes = 4 * GIB;
+		assert_int_equal(replay_ask_now(&question, &view, &result), 0);
+		assert_int_equal(result.verdict, PN_VERDICT_ADMIT);
+		view.look.host_avail_bytes = GIB;
+		assert_int_equal(replay_ask_now(&question, &view, &result), 0);
+		assert_int_equal(result.verdict, PN_VERDICT_REJECT);
+		view.has_look = false;
+		assert_int_equal(replay_ask_now(&question, &view, &result), -ENODATA);
+	}
+}
+
 /* The gate refuses at CRITICAL; whoever is told of it may be told a little late. */
 static void test_slot(void **state)
 {
@@ -314,7 +361,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_engine_settings),
 		cmocka_unit_test(test_engine_cost), cmocka_unit_test(test_engine_table),
-		cmocka_unit_test(test_slot),
+		cmocka_unit_test(test_slot),        cmocka_unit_test(test_question),
 	};
 
 	return cmocka_run_group_tests_name("replay_verdict", tests, NULL, NULL);

@@ -135,6 +135,12 @@ static void remember_critical(struct replay_view *view, const struct replay_leve
 		view->at_critical = (uint32_t)with->level + 1;
 }
 
+void replay_see(struct replay_view *view, const struct trace_look *look)
+{
+	view->look = *look;
+	view->has_look = dies_known(view, look->n_dies);
+}
+
 void replay_look(struct replay_view *view, const struct replay_policy *policy, uint64_t ts_ns,
 		 const struct trace_look *look, struct replay_level *ret)
 {

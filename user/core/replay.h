@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/admission.h"
 #include "core/level.h"
 #include "core/merge.h"
 #include "core/trace.h"
@@ -75,6 +76,37 @@ struct replay_level {
  */
 void replay_look(struct replay_view *view, const struct replay_policy *policy, uint64_t ts_ns,
 		 const struct trace_look *look, struct replay_level *ret);
+
+/* A look without its level, in place of replay_look, where only verdicts are asked for. */
+void replay_see(struct replay_view *view, const struct trace_look *look);
+
+/* A verdict's question, so that it can be asked again: what there was, and by what it was judged.
+ */
+struct replay_question {
+	struct trace_verdict verdict;
+	struct admission_config config;
+	pn_mem_state state;
+	pn_mem_ext ext;
+	int cost; /* of replay_verdict's returns, the one if bytes decide */
+};
+
+/*
+ * replay_verdict.c: the question of a verdict that is no place in the batch's, with the numbers as
+ * the engine saw them. Returns 0; -ENODATA if they do not give the recorded verdict.
+ */
+int replay_question(struct replay_view *view, const struct replay_policy *policy,
+		    const struct trace_verdict *verdict, struct replay_question *ret);
+
+/*
+ * Its answer with the policy, and if freed_bytes less had been in use everywhere. Returns as
+ * replay_verdict.
+ */
+int replay_ask(const struct replay_question *question, const struct replay_policy *policy,
+	       uint64_t freed_bytes, pn_admit_result *ret);
+
+/* Its answer at the view's newest look, with the settings of then. Returns as replay_verdict. */
+int replay_ask_now(const struct replay_question *question, const struct replay_view *view,
+		   pn_admit_result *ret);
 
 /*
  * replay_verdict.c: a verdict with the policy, judged by the view's newest look, with what the

@@ -9,14 +9,6 @@
 #include "core/replay.h"
 #include "core/u64.h"
 
-/* A question, with what there was when it was asked. */
-struct question {
-	const struct trace_verdict *verdict;
-	struct admission_config config;
-	pn_mem_state state;
-	pn_mem_ext ext;
-};
-
 static const char *no_setting(const char *name)
 {
 	return NULL;
@@ -54,7 +46,7 @@ static void config_with(const struct replay_policy *policy, struct admission_con
 		config->cgroup = policy->with.cgroup_level;
 }
 
-static void state_make(const struct replay_view *view, struct question *q)
+static void state_make(const struct replay_view *view, struct replay_question *q)
 {
 	trace_look_unmake(&view->look, &q->state, &q->ext);
 	q->state.n_dies = (int)u64_min(view->look.n_dies, PN_MEM_MAX_DIES);
@@ -73,9 +65,9 @@ static uint64_t seen_bytes(const struct trace_verdict *v, uint64_t looked_bytes,
 }
 
 /* Which source was compared: the scarcest one, of which an admission shows the reserve only. */
-static pn_admit_check source_of(const struct question *q)
+static pn_admit_check source_of(const struct replay_question *q)
 {
-	const struct trace_verdict *v = q->verdict;
+	const struct trace_verdict *v = &q->verdict;
 	uint64_t limit_bytes = q->config.cgroup ? q->ext.cgroup_limit_bytes : 0;
 
 	if (v->check == PN_CHECK_HOST || v->check == PN_CHECK_CGROUP || v->check == PN_CHECK_DIE)
@@ -90,9 +82,9 @@ static pn_admit_check source_of(const struct question *q)
 }
 
 /* The bytes as the engine saw them: the source that it named, and no other scarcer than that. */
-static void state_seen(struct question *q)
+static void state_seen(struct replay_question *q)
 {
-	const struct trace_verdict *v = q->verdict;
+	const struct trace_verdict *v = &q->verdict;
 	pn_admit_check source = source_of(q);
 	pn_mem_state *state = &q->state;
 	pn_mem_ext *ext = &q->ext;
@@ -121,9 +113,9 @@ static void state_seen(struct question *q)
 }
 
 /* A table of the points that are known, and straight lines between them, KV included. */
-static void cost_by_points(const struct replay_view *view, struct question *q)
+static void cost_by_points(const struct replay_view *view, struct replay_question *q)
 {
-	const struct trace_verdict *v = q->verdict;
+	const struct trace_verdict *v = &q->verdict;
 	pn_admit_anchor *anchor = q->config.lut.anchor;
 	bool bytes = v->check == PN_CHECK_HOST || v->check == PN_CHECK_CGROUP ||
 		     v->check == PN_CHECK_DIE;
@@ -145,9 +137,9 @@ static void cost_by_points(const struct replay_view *view, struct question *q)
  * if that does not come out even, the engine has a table of its own. A request that was refused for
  * PSI tells nothing: those before it do. Returns as replay_verdict.
  */
-static int cost_find(struct replay_view *view, struct question *q)
+static int cost_find(struct replay_view *view, struct replay_question *q)
 {
-	const struct trace_verdict *v = q->verdict;
+	const struct trace_verdict *v = &q->verdict;
 	int window = v->max_window > 0 && v->max_window < v->n_tokens ? v->max_window : v->n_tokens;
 	uint64_t peak_bytes;
 
@@ -173,9 +165,9 @@ static int cost_find(struct replay_view *view, struct question *q)
 	return 0;
 }
 
-static void answer(const struct question *q, pn_admit_result *ret)
+static void answer(const struct replay_question *q, pn_admit_result *ret)
 {
-	const struct trace_verdict *v = q->verdict;
+	const struct trace_verdict *v = &q->verdict;
 
 	switch (v->ask) {
 	case TRACE_ASK_REQUEST:
@@ -218,31 +210,71 @@ static int replay_slot(const struct replay_view *view, pn_admit_result *ret)
 	return 0;
 }
 
+int replay_question(struct replay_view *view, const struct replay_policy *policy,
+		    const struct trace_verdict *v, struct replay_question *ret)
+{
+	pn_admit_result recorded;
+
+	if (!view->has_look || v->ask < TRACE_ASK_REQUEST || v->ask > TRACE_ASK_SPIKE)
+		return -ENODATA;
+	*ret = (struct replay_question){ .verdict = *v };
+	config_recorded(policy, v, &ret->config);
+	state_make(view, ret);
+	ret->state.host_psi_full_avg10 = v->psi_full_pct;
+	ret->ext.live_psi_full_avg10 = 0;
+	if (v->ask == TRACE_ASK_REQUEST)
+		ret->cost = cost_find(view, ret);
+	if (is_host_ask(v) && v->check != PN_CHECK_PSI_FULL)
+		state_seen(ret);
+	else if (v->die_id >= 0 && v->die_id < ret->state.n_dies)
+		ret->state.per_die_free[v->die_id] =
+			seen_bytes(v, ret->state.per_die_free[v->die_id], v->reserve_bytes);
+	answer(ret, &recorded);
+	return replay_verdict_same(v, &recorded) && recorded.check == (pn_admit_check)v->check
+		       ? 0
+		       : -ENODATA;
+}
+
+static int known(const struct replay_question *q, const pn_admit_result *result)
+{
+	return result->check == PN_CHECK_PSI_FULL ? 0 : q->cost;
+}
+
+int replay_ask(const struct replay_question *question, const struct replay_policy *policy,
+	       uint64_t freed_bytes, pn_admit_result *ret)
+{
+	struct replay_question q = *question;
+	pn_mem_state *state = &q.state;
+
+	config_with(policy, &q.config);
+	state->host_avail_bytes = u64_add(state->host_avail_bytes, freed_bytes);
+	q.ext.cgroup_headroom_bytes = u64_add(q.ext.cgroup_headroom_bytes, freed_bytes);
+	for (int i = 0; i < state->n_dies; i++)
+		state->per_die_free[i] = u64_add(state->per_die_free[i], freed_bytes);
+	answer(&q, ret);
+	return known(&q, ret);
+}
+
+int replay_ask_now(const struct replay_question *question, const struct replay_view *view,
+		   pn_admit_result *ret)
+{
+	struct replay_question q = *question;
+
+	if (!view->has_look)
+		return -ENODATA;
+	state_make(view, &q);
+	answer(&q, ret);
+	return known(&q, ret);
+}
+
 int replay_verdict(struct replay_view *view, const struct replay_policy *policy,
 		   const struct trace_verdict *v, pn_admit_result *ret)
 {
-	struct question q = { .verdict = v };
-	int cost = 0;
+	struct replay_question question;
 
 	if (v->ask == TRACE_ASK_SLOT)
 		return replay_slot(view, ret);
-	if (!view->has_look || v->ask < TRACE_ASK_REQUEST || v->ask > TRACE_ASK_SPIKE)
+	if (replay_question(view, policy, v, &question))
 		return -ENODATA;
-	config_recorded(policy, v, &q.config);
-	state_make(view, &q);
-	q.state.host_psi_full_avg10 = v->psi_full_pct;
-	q.ext.live_psi_full_avg10 = 0;
-	if (v->ask == TRACE_ASK_REQUEST)
-		cost = cost_find(view, &q);
-	if (is_host_ask(v) && v->check != PN_CHECK_PSI_FULL)
-		state_seen(&q);
-	else if (v->die_id >= 0 && v->die_id < q.state.n_dies)
-		q.state.per_die_free[v->die_id] =
-			seen_bytes(v, q.state.per_die_free[v->die_id], v->reserve_bytes);
-	answer(&q, ret);
-	if (!replay_verdict_same(v, ret) || ret->check != (pn_admit_check)v->check)
-		return -ENODATA;
-	config_with(policy, &q.config);
-	answer(&q, ret);
-	return ret->check == PN_CHECK_PSI_FULL ? 0 : cost;
+	return replay_ask(&question, policy, 0, ret);
 }
