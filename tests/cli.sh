@@ -166,16 +166,38 @@ stats() {
 stats_without_agent() {
 	expect_status 1 "$pnmem" stats && grep -q 'no counters: no agent' "$dir/err" && [ ! -s "$dir/out" ]
 }
-status_of_pid() {
-	[ "$(id -u)" -eq 0 ] || { echo "# skip: status --pid: needs root"; return 77; }
-	expect_status 0 "$pnmem" status --pid $$ --json && is_json --keys "$dir/out" &&
-		expect_status 1 "$pnmem" status --pid 2147483647 && grep -q 'No such process' "$dir/err" &&
-		chmod 755 "$dir" &&
-		expect_status 1 setpriv --reuid=65534 --regid=65534 --clear-groups "$pnmem" status --pid $$ &&
+of_pid() { # COMMAND JSON_CHECK_OPTION...
+	local command=$1
+	shift
+	[ "$(id -u)" -eq 0 ] || { echo "# skip: $command --pid: needs root"; return 77; }
+	expect_status 0 "$pnmem" "$command" --pid $$ --json && is_json "$@" "$dir/out" &&
+		expect_status 1 "$pnmem" "$command" --pid 2147483647 && grep -q 'No such process' "$dir/err" &&
+		expect_status 2 "$pnmem" "$command" --pid me && chmod 755 "$dir" &&
+		expect_status 1 setpriv --reuid=65534 --regid=65534 --clear-groups "$pnmem" "$command" --pid $$ &&
 		grep -q 'not permitted' "$dir/err"
 }
-status_of_pid_without_agent() {
-	expect_status 1 "$pnmem" status --pid $$ && grep -q 'no agent' "$dir/err" && [ ! -s "$dir/out" ]
+# The limit of that process's cgroup is told of, and not in our own view.
+explain_of_a_cgroup() {
+	local root=/sys/fs/cgroup limit=memory.max group pid
+	[ ! -d /sys/fs/cgroup/memory ] || root=/sys/fs/cgroup/memory limit=memory.limit_in_bytes
+	group=$root/pnmem-test-$$
+	[ "$(id -u)" -eq 0 ] && mkdir "$group" 2>/dev/null && [ -e "$group/$limit" ] || {
+		rmdir "$group" 2>/dev/null
+		echo "# skip: explain --pid of a cgroup: no memory cgroup to be had"
+		return 77
+	}
+	sleep 60 &
+	pid=$!
+	echo $((61 << 20)) >"$group/$limit" && echo $pid >"$group/cgroup.procs"
+	expect_status 0 "$pnmem" explain --pid $pid && cp "$dir/out" "$dir/theirs"
+	expect_status 0 "$pnmem" explain && cp "$dir/out" "$dir/ours"
+	kill $pid
+	wait $pid
+	rmdir "$group"
+	grep -qE '^[* ] cgroup .* of 61\.0 MiB' "$dir/theirs" && ! grep -q 'of 61\.0 MiB' "$dir/ours"
+}
+of_pid_without_agent() {
+	expect_status 1 "$pnmem" "$1" --pid $$ && grep -q 'no agent' "$dir/err" && [ ! -s "$dir/out" ]
 }
 
 check "usage errors exit 2" usage
@@ -188,7 +210,8 @@ check "doctor without meminfo cannot work" doctor_without_proc
 check "watch prints lines without an agent" watch_text
 check "wait runs the command, with its status" wait_runs_the_command
 check "stats without an agent says so" stats_without_agent
-check "status --pid without an agent says so" status_of_pid_without_agent
+check "status --pid without an agent says so" of_pid_without_agent status
+check "explain --pid without an agent says so" of_pid_without_agent explain
 export PN_PROCFS=$dir/proc PN_LEVEL_HOLD_MS=0
 check "wait gives up after its time with status 1" wait_gives_up
 check "wait holds a command back until the level is low enough" wait_holds_back
@@ -206,7 +229,9 @@ check "watch --json prints an object a line" watch_json
 check "watch --table redraws in a terminal" watch_redraws_in_a_terminal
 check "wait with an agent" wait_runs_the_command
 check "stats counts" stats
-check "status --pid is for root" status_of_pid
+check "status --pid is for root" of_pid status --keys
+check "explain --pid is for root" of_pid explain
+check "explain --pid is of that process's cgroup" explain_of_a_cgroup
 check "reservations with an agent" reservations
 check "a full stdout is an error" closed_stdout
 tap_end

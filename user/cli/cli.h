@@ -33,6 +33,19 @@ void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Starts the watch, its messages on stderr. Returns 0 or, with a message, CLI_FAILED. */
 int cli_start(void);
 
+/* of_pid.c: of a subcommand that tells of one snapshot; --pid besides. */
+struct cli_of_pid {
+	struct cli_common common;
+	int pid; /* 0: our own */
+};
+extern const struct argp cli_of_pid_argp; /* a child parser; input: struct cli_of_pid */
+
+/*
+ * Starts the watch, which the caller stops, and reads that snapshot. Returns 0; or, with a message
+ * and nothing started, CLI_FAILED.
+ */
+int cli_read_of_pid(const struct cli_of_pid *options, pn_mem_state *ret_state, pn_mem_ext *ret_ext);
+
 /* From here on, after cli_start, SIGINT and SIGTERM end every pn_memwatch_wait. 0 or CLI_FAILED. */
 int cli_stop_on_signal(void);
 

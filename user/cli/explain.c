@@ -5,10 +5,8 @@
  */
 #include "core/explain.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/cli.h"
 #include "core/settings.h"
@@ -129,7 +127,7 @@ static json_t *all_json(const pn_mem_state *state, const pn_mem_ext *ext,
 
 int cmd_explain(int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &cli_common_argp, 0, 0, 0 }, { 0 } };
+	static const struct argp_child children[] = { { &cli_of_pid_argp, 0, 0, 0 }, { 0 } };
 	static const struct argp argp = {
 		.children = children,
 		.doc = "Why the level is what it is: each source with its number, the level that "
@@ -137,26 +135,21 @@ int cmd_explain(int argc, char **argv)
 		       "environment's PN_PSI_FULL_REJECT and PN_CGROUP_LEVEL are taken to be the "
 		       "agent's.",
 	};
-	struct cli_common common = { 0 };
+	struct cli_of_pid options = { 0 };
 	struct explain_source sources[EXPLAIN_MAX];
 	struct level_config config;
 	pn_mem_state state;
 	pn_mem_ext ext;
 	int n, r;
 
-	cli_parse(&argp, argc, argv, &common);
-	r = cli_start();
+	cli_parse(&argp, argc, argv, &options);
+	r = cli_read_of_pid(&options, &state, &ext);
 	if (r)
 		return r;
-	r = pn_memwatch_read_ext(&state, &ext);
 	pn_memwatch_stop();
-	if (r) {
-		fprintf(stderr, "pnmem: cannot read the snapshot: %s\n", strerror(-r));
-		return CLI_FAILED;
-	}
 	settings_level(&config, get_env, warn_setting, NULL);
 	n = explain(&state, &ext, &config, sources);
-	if (common.json)
+	if (options.common.json)
 		return json_print(all_json(&state, &ext, sources, n), true);
 	print_all(&state, &ext, &config, sources, n);
 	return fflush(stdout) || ferror(stdout) ? CLI_FAILED : CLI_OK;
