@@ -214,7 +214,7 @@ $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 
 $(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c stallers.c names.c)
 $(B)/fuzz/fuzz_trace_export: $(addprefix user/cli/trace_,perfetto.c tracks.c timeline.c html.c \
-			       words.c report_words.c names.c) user/cli/format.c \
+			       words.c report_words.c names.c views.c) user/cli/format.c \
 			     $(B)/gen/trace_page.inc
 $(B)/fuzz/fuzz_trace_export: base_cflags += -I$(B)/gen
 

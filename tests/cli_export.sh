@@ -35,6 +35,23 @@ ended_view() {
 		expect_status 0 "$pnmem" trace export --html "$dir/ended" &&
 		says 'no engine any more in /engines/ended'
 }
+high_view() { # a view's number is any
+	"$build/tests/trace_make" --view 300 5000 >"$dir/300" &&
+		expect_status 0 "$pnmem" trace export --perfetto "$dir/300" && matches "$dir/300" &&
+		[ "$(grep -c '"cat":"level"' "$dir/out")" -ge 10 ] &&
+		expect_status 0 "$pnmem" trace export --html "$dir/300" &&
+		says '"what":"level","text":"/engines/loader: OK to WATCH'
+}
+one_number() { # that views have one after the other: a group of tracks and a line for each
+	"$build/tests/trace_make" --short 300 2000 >"$dir/short" &&
+		expect_status 0 "$pnmem" trace export --perfetto "$dir/short" && matches "$dir/short" &&
+		[ "$(grep -c '"process_name".*"/short/[0-9]*"' "$dir/out")" -eq 300 ] &&
+		expect_status 0 "$pnmem" trace export --html "$dir/short" &&
+		says 'no engine any more in /short/0"' 'no engine any more in /short/200"' &&
+		"$build/tests/trace_make" --short 6000 2000 >"$dir/many" &&
+		expect_status 0 "$pnmem" trace export --perfetto -o /dev/null "$dir/many" &&
+		complains '1906 records of views beyond the first 4096'
+}
 perfetto_to_a_file() {
 	expect_status 0 "$pnmem" trace export --perfetto "$dir/spike" || return 1
 	mv "$dir/out" "$dir/by-stdout"
@@ -162,6 +179,8 @@ both_schemes() {
 check "usage errors exit 2" usage
 check "--perfetto is valid and holds what the trace does" perfetto
 check "a view that ends is seen to end" ended_view
+check "a view with a high number is exported" high_view
+check "views that have one number after the other" one_number
 check "--perfetto to a file, from a pipe" perfetto_to_a_file
 check "--perfetto of hostile names" hostile_perfetto
 check "the readable part of a cut or newer file is exported" readable_part

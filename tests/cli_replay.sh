@@ -50,6 +50,23 @@ other_settings() {
 	expect_status 0 "$pnmem" trace replay "$dir/spike" -p host_reserve_bytes=16G &&
 		says 'CRITICAL for 26.4 s -> 3 min' '12 admitted -> refused, 5 capped -> refused$'
 }
+high_view() { # a view's number is any
+	"$build/tests/trace_make" --view 300 20000 >"$dir/300"
+	nothing_differs "$dir/300" && says 'verdicts +20,' 'CRITICAL for 26.4 s -> 26.4 s'
+}
+one_number() { # that views have one after the other: each change is of the one that had it then
+	"$build/tests/trace_make" --short 300 2000 >"$dir/short"
+	expect_status 0 "$pnmem" trace replay "$dir/short" -p host_reserve_bytes=16G &&
+		[ "$(grep -oE '/short/[0-9]+' "$dir/out" | sort -u | wc -l)" -eq 300 ] &&
+		says '^\+0\.200 s  /short/0  OK' '^\+89\.900 s  /short/299  TIGHT' &&
+		! grep -q 'taken as recorded' "$dir/out"
+}
+too_many_views() {
+	"$build/tests/trace_make" --short 6000 2000 >"$dir/many"
+	expect_status 0 "$pnmem" trace replay "$dir/many" &&
+		complains '1906 records of views beyond the first 4096' &&
+		says '1906 looks taken as recorded: .*too many views' 'verdicts +20, of them 0'
+}
 json() {
 	expect_status 0 "$pnmem" trace replay "$dir/spike" -p host_reserve_bytes=1G && changes >"$dir/n"
 	expect_status 0 "$pnmem" trace replay --json "$dir/spike" -p host_reserve_bytes=1G &&
@@ -142,6 +159,9 @@ real_trace() {
 check "usage errors exit 2" usage
 check "with the recorded settings nothing differs" recorded_settings
 check "other settings: where levels and verdicts differ" other_settings
+check "a view with a high number is replayed" high_view
+check "views that have one number after the other" one_number
+check "views for which there is no room are counted" too_many_views
 check "--json says the same" json
 check "the same file and settings give the same bytes" same_bytes
 check "the readable part of a bad file is replayed" bad_files

@@ -33,15 +33,32 @@ struct counts {
 /* ---- of the trace -------------------------------------------------------------------------------
  */
 
+/* One that has ended is not used; the next of its number is another. */
 struct source_view {
+	uint32_t id;
 	bool used;
 	uint32_t level;
-	uint64_t first_ns, last_ns;
+	uint64_t last_ns;
 };
+
+static struct source_view *view_of(uint64_t id)
+{
+	static struct source_view *views;
+	static size_t count;
+
+	for (size_t i = 0; i < count; i++)
+		if (views[i].id == id)
+			return &views[i];
+	views = realloc(views, (count + 1) * sizeof(*views));
+	if (!views)
+		exit(2);
+	views[count] = (struct source_view){ .id = (uint32_t)id };
+	return &views[count++];
+}
 
 static void count_record(const struct trace_record *record, struct counts *ret)
 {
-	static struct source_view views[64];
+	struct source_view *view;
 	static bool vmstat_before;
 	struct pn_event event;
 	struct trace_look look;
@@ -61,13 +78,14 @@ static void count_record(const struct trace_record *record, struct counts *ret)
 	case TRACE_LOOK:
 		trace_get(record, &look, sizeof(look));
 		*(look.view ? &ret->current : &ret->available) += 1;
-		if (!views[look.view].used || views[look.view].level != look.level)
+		view = view_of(look.view);
+		if (!view->used || view->level != look.level)
 			ret->levels++;
-		if (views[look.view].used)
-			ret->level_ns += (long long)(record->ts_ns - views[look.view].last_ns);
-		views[look.view].used = true;
-		views[look.view].level = look.level;
-		views[look.view].last_ns = record->ts_ns;
+		if (view->used)
+			ret->level_ns += (long long)(record->ts_ns - view->last_ns);
+		view->used = true;
+		view->level = look.level;
+		view->last_ns = record->ts_ns;
 		break;
 	case TRACE_DIE:
 		ret->dies++;
@@ -81,7 +99,10 @@ static void count_record(const struct trace_record *record, struct counts *ret)
 		break;
 	case TRACE_MARK:
 		trace_get(record, &mark, sizeof(mark));
-		ret->current += mark.of == TRACE_MARK_VIEW_END; /* to 0 */
+		if (mark.of == TRACE_MARK_VIEW_END) {
+			view_of(mark.value)->used = false;
+			ret->current++; /* to 0 */
+		}
 		ret->marks++;
 		break;
 	default:

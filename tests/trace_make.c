@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Writes a trace of a made-up model load, to standard output: trace_make [--newer] [--hostile]
- * [--ended] RECORDS [SECONDS]. The same arguments give the same bytes. --newer: as a later version
- * would, with a kind of its own; --hostile: with names that a terminal would act on; --ended: with
- * a view that is CRITICAL for a second and then ends. On a host of 16 GiB, a loader takes memory
+ * Writes a trace of a made-up model load, to standard output: trace_make [OPTION...] RECORDS
+ * [SECONDS]. The same arguments give the same bytes. On a host of 16 GiB, a loader takes memory
  * from second 10 on until the reserve is reached and the kernel reclaims; one request is capped and
  * later ones are refused; a task in the loader's cgroup is killed; then the memory comes back. The
  * levels are those that core derives from the numbers, so that a replay with the file's settings
  * agrees with it. Stall records fill the file up to RECORDS.
+ *   --newer     as a later version would, with a kind of its own
+ *   --hostile   with names that a terminal would act on
+ *   --ended     with a view that is CRITICAL for a second and then ends
+ *   --gone      with engines that took memory fast, and end or fall silent before it is CRITICAL
+ *   --view N    the loader's view has this number
+ *   --short N   with N views of a moment each; up to 900 of them have one number after the other
+ *   --refused   requests of 1 GiB, no limit: first there is no memory, then it stalls for long
+ *   --reserved  others have reserved nearly all of the host at second 6
+ *   --quiet     no verdicts
+ *   --bare      as without an agent: no settings, no verdicts; a counter falls
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,17 +26,19 @@
 #include "core/merge.h"
 #include "core/trace.h"
 
-#define GIB        (1ull << 30)
-#define S_NS       1000000000ull
-#define START_NS   (1000 * S_NS)
-#define VIEW       1
-#define ENDED_VIEW 2
-#define LOADER_PID 4242
-#define LOADER_CG  77
-#define OTHER_CG   33
+#define GIB            (1ull << 30)
+#define S_NS           1000000000ull
+#define START_NS       (1000 * S_NS)
+#define ENDED_VIEW     2
+#define QUIET_VIEW     3
+#define LOADER_PID     4242
+#define REFUSED_TOKENS 962 /* 1 GiB */
+#define LOADER_CG      77
+#define OTHER_CG       33
 
 static uint64_t record_count;
-static bool newer, hostile, ended;
+static bool newer, hostile, ended, gone, refused, reserved, quiet, bare;
+static uint32_t view_id = 1, short_count;
 
 static void put(uint16_t kind, uint64_t ts_ns, const void *fixed, size_t bytes, const char *text)
 {
@@ -41,11 +51,16 @@ static void put(uint16_t kind, uint64_t ts_ns, const void *fixed, size_t bytes, 
 	record_count++;
 }
 
-static void put_name(uint32_t of, uint64_t id, const char *text)
+static void put_name_at(uint64_t now_ns, uint32_t of, uint64_t id, const char *text)
 {
 	struct trace_name name = { .of = of, .id = id };
 
-	put(TRACE_NAME, START_NS, &name, sizeof(name), text);
+	put(TRACE_NAME, now_ns, &name, sizeof(name), text);
+}
+
+static void put_name(uint32_t of, uint64_t id, const char *text)
+{
+	put_name_at(START_NS, of, id, text);
 }
 
 static void put_start(void)
@@ -78,8 +93,13 @@ static void put_start(void)
 	}
 	if (fwrite(start, bytes, 1, stdout) != 1)
 		exit(1);
-	put(TRACE_CONFIG, START_NS, &config, sizeof(config), NULL);
-	put_name(TRACE_NAME_VIEW, VIEW, "/engines/loader");
+	if (!bare)
+		put(TRACE_CONFIG, START_NS, &config, sizeof(config), NULL);
+	put_name(TRACE_NAME_VIEW, view_id, "/engines/loader");
+	if (gone) {
+		put_name(TRACE_NAME_VIEW, ENDED_VIEW, "/engines/gone");
+		put_name(TRACE_NAME_VIEW, QUIET_VIEW, "/engines/silent");
+	}
 	if (ended)
 		put_name(TRACE_NAME_VIEW, ENDED_VIEW, "/engines/ended");
 	put_name(TRACE_NAME_CGROUP, LOADER_CG,
@@ -101,9 +121,11 @@ static void sample_at(double share, uint64_t now_ns, pn_host_sample *ret)
 		      : share < 0.6 ? (share - 0.1) / 0.5
 		      : share < 0.7 ? 1
 				    : fmax(0, 1 - (share - 0.7) * 10);
-	double stall = load > 0.9 ? (load - 0.9) * 300 : 0;
 	uint64_t taken = (uint64_t)(load * 12.5 * (double)GIB);
+	double stall = load > 0.9 ? (load - 0.9) * 300 : 0;
 
+	if (refused)
+		stall = share < 0.65 ? 0 : share < 0.7 ? 20 : share < 0.95 ? 60 : 0;
 	*ret = (pn_host_sample){
 		.total_bytes = 16 * GIB,
 		.avail_bytes = 14 * GIB - taken,
@@ -116,6 +138,8 @@ static void sample_at(double share, uint64_t now_ns, pn_host_sample *ret)
 		.cgroup_headroom_bytes = 14 * GIB - taken,
 		.cgroup_limit_bytes = 15 * GIB,
 	};
+	if (refused)
+		ret->cgroup_max_bytes = ret->cgroup_headroom_bytes = ret->cgroup_limit_bytes = 0;
 	for (int i = 0; i < PN_SRC_DIES; i++) {
 		ret->source_ns[i] = now_ns;
 		ret->source_state[i] = PN_SRC_OK;
@@ -125,7 +149,7 @@ static void sample_at(double share, uint64_t now_ns, pn_host_sample *ret)
 static void put_die(double share, uint64_t now_ns, struct die_table *dies)
 {
 	struct trace_die die = {
-		.view = VIEW,
+		.view = view_id,
 		.free_bytes = (uint64_t)((1 - fmin(share, 0.6)) * 23 * (double)GIB),
 		.budget_bytes = 23 * GIB,
 		.used_bytes = (uint64_t)(fmin(share, 0.6) * 23 * (double)GIB),
@@ -151,21 +175,24 @@ static const char *no_setting(const char *name)
 	return NULL;
 }
 
-static void put_verdict(uint64_t now_ns, const pn_mem_state *state, const pn_mem_ext *ext)
+static void put_verdict(uint64_t now_ns, const pn_mem_state *state, const pn_mem_ext *look_ext)
 {
+	pn_mem_ext with_others = *look_ext, *ext = &with_others;
 	struct trace_verdict verdict = {
-		.view = VIEW,
+		.view = view_id,
 		.pid = LOADER_PID,
 		.ask = TRACE_ASK_REQUEST,
-		.n_tokens = 4096,
+		.n_tokens = refused ? REFUSED_TOKENS : 4096,
 		.max_window = 16384,
 		.comm = "loader",
 	};
 	struct admission_config config;
 	pn_admit_result result;
 
+	if (reserved && now_ns - START_NS > 6 * S_NS && now_ns - START_NS < 7 * S_NS)
+		with_others.host_reserved_bytes = 15 * GIB;
 	admission_settings(&config, no_setting, NULL, NULL);
-	admission_request(&config, 4096, false, false, -1, 16384, state, ext, &result);
+	admission_request(&config, verdict.n_tokens, false, false, -1, 16384, state, ext, &result);
 	verdict.verdict = result.verdict;
 	verdict.check = result.check;
 	verdict.fit_tokens = result.fit_tokens;
@@ -206,17 +233,48 @@ static void put_event(uint64_t now_ns, uint32_t kind, uint64_t value, unsigned w
 	put(TRACE_EVENT, now_ns, &event, sizeof(event), NULL);
 }
 
-static void put_ended(uint64_t now_ns, struct trace_look look, bool end)
+static void put_end(uint64_t now_ns, uint32_t view)
 {
-	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END, .value = ENDED_VIEW };
+	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END, .value = view };
 
-	if (end) {
-		put(TRACE_MARK, now_ns, &mark, sizeof(mark), "");
-		return;
-	}
-	look.view = ENDED_VIEW;
-	look.level = look.wanted_level = PN_MEM_LEVEL_CRITICAL;
+	put(TRACE_MARK, now_ns, &mark, sizeof(mark), "");
+}
+
+static void put_view(uint64_t now_ns, struct trace_look look, uint32_t view, uint32_t level,
+		     uint64_t current_bytes)
+{
+	look.view = view;
+	look.level = look.wanted_level = level;
+	look.n_dies = 0;
+	look.cgroup_current_bytes = current_bytes;
 	put(TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
+}
+
+/* Two that take 1 GiB a second. */
+static void put_gone(uint64_t now_ns, const struct trace_look *look, uint64_t step)
+{
+	if (step >= 400 && step < 470)
+		put_view(now_ns, *look, ENDED_VIEW, PN_MEM_LEVEL_OK, (step - 400) * GIB / 10);
+	if (step == 470)
+		put_end(now_ns, ENDED_VIEW);
+	if (step < 70)
+		put_view(now_ns, *look, QUIET_VIEW, PN_MEM_LEVEL_OK, step * GIB / 10);
+}
+
+/* Its level is not that of the one before. */
+static void put_short(uint64_t now_ns, const struct trace_look *look, uint64_t step)
+{
+	uint64_t next = short_count * (step + 1) / 900;
+
+	for (uint64_t i = short_count * step / 900; i < next; i++) {
+		uint32_t view = ENDED_VIEW + (uint32_t)(short_count > 900 ? i : 0);
+		char name[32];
+
+		snprintf(name, sizeof(name), "/short/%llu", (unsigned long long)i);
+		put_name_at(now_ns, TRACE_NAME_VIEW, view, name);
+		put_view(now_ns, *look, view, (uint32_t)(i % 3), (i + 1) << 20);
+		put_end(now_ns + 1, view);
+	}
 }
 
 int main(int argc, char **argv)
@@ -234,6 +292,19 @@ int main(int argc, char **argv)
 		newer = newer || !strcmp(argv[1], "--newer");
 		hostile = hostile || !strcmp(argv[1], "--hostile");
 		ended = ended || !strcmp(argv[1], "--ended");
+		gone = gone || !strcmp(argv[1], "--gone");
+		refused = refused || !strcmp(argv[1], "--refused");
+		reserved = reserved || !strcmp(argv[1], "--reserved");
+		quiet = quiet || !strcmp(argv[1], "--quiet");
+		bare = bare || !strcmp(argv[1], "--bare");
+		if (strcmp(argv[1], "--view") && strcmp(argv[1], "--short"))
+			continue;
+		if (argc < 3)
+			return 2;
+		*(argv[1][2] == 'v' ? &view_id : &short_count) =
+			(uint32_t)strtoul(argv[2], NULL, 10);
+		argc--;
+		argv++;
 	}
 	if (argc > 1)
 		wanted = strtoull(argv[1], NULL, 10);
@@ -269,7 +340,7 @@ int main(int argc, char **argv)
 			put_event(now_ns, PN_EVENT_OOM_KILL, 0, 0);
 		if (step % 30 == 0)
 			put_die(share, now_ns, &dies);
-		if (step % 10 == 0) {
+		if (step % 10 == 0 && !(bare && step)) {
 			struct trace_vmstat vmstat = {
 				.scan_direct_pages = stalls * 40,
 				.steal_direct_pages = stalls * 25,
@@ -297,16 +368,24 @@ int main(int argc, char **argv)
 			in.n_dies = die_table_count(in.dies);
 			if (!view)
 				in.cgroup = &no_group;
-			ext[view].stalls = stalls;
+			ext[view].stalls = bare && !step ? 1000 : stalls;
 			ext[view].stall_ns = stall_ns;
 			ext[view].mode = PN_MODE_FENTRY;
 			merge_look(&carry[view], &level_config_default, &in, &state, &ext[view]);
-			trace_look_make(&look, view ? VIEW : 0, &state, &ext[view]);
+			trace_look_make(&look, view ? view_id : 0, &state, &ext[view]);
 			put(TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
-			if (ended && view && step >= 100 && step <= 110)
-				put_ended(now_ns, look, step == 110);
+			if (!view)
+				continue;
+			if (ended && step >= 100 && step < 110)
+				put_view(now_ns, look, ENDED_VIEW, PN_MEM_LEVEL_CRITICAL,
+					 look.cgroup_current_bytes);
+			if (ended && step == 110)
+				put_end(now_ns, ENDED_VIEW);
+			if (gone)
+				put_gone(now_ns, &look, step);
+			put_short(now_ns, &look, step);
 		}
-		if (step % 45 == 20)
+		if (step % 45 == 20 && !quiet && !bare)
 			put_verdict(now_ns, &state, &ext[1]);
 	}
 	put(TRACE_DROPS, START_NS + span_ns, &drops, sizeof(drops), NULL);

@@ -62,9 +62,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 {
 	const struct trace_head head = { .mono_ns = 1 };
 	struct trace_names *names = trace_names_new();
-	struct timeline *timeline = timeline_new(&head, names);
+	struct trace_views *views = trace_views_new();
+	struct timeline *timeline = timeline_new(&head, names, views);
 	FILE *out = fopen("/dev/null", "we");
-	struct perfetto *perfetto = perfetto_new(out, &head, names);
+	struct perfetto *perfetto = perfetto_new(out, &head, names, views);
 	unsigned char payload[512];
 
 	memset(&view, 0, sizeof(view));
@@ -82,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 		memcpy(payload, data + 4, there);
 		if (record.kind == TRACE_NAME)
 			trace_names_add(names, &record);
+		trace_views_add(views, &record);
 		timeline_add(timeline, &record);
 		perfetto_add(perfetto, &record);
 		replay(&record);
@@ -95,5 +97,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 	perfetto_free(perfetto);
 	timeline_free(timeline);
 	trace_names_free(names);
+	trace_views_free(views);
 	return 0;
 }

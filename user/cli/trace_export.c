@@ -62,10 +62,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 /* Each returns false without memory; the file's end is told on stderr and in *ret_end. */
-static bool write_perfetto(struct trace_file *file, struct trace_names *names, FILE *out,
-			   enum trace_file_end *ret_end)
+static bool write_perfetto(struct trace_file *file, struct trace_names *names,
+			   struct trace_views *views, FILE *out, enum trace_file_end *ret_end)
 {
-	struct perfetto *perfetto = perfetto_new(out, trace_file_head(file), names);
+	struct perfetto *perfetto = perfetto_new(out, trace_file_head(file), names, views);
 	struct trace_record record;
 
 	if (!perfetto)
@@ -73,6 +73,7 @@ static bool write_perfetto(struct trace_file *file, struct trace_names *names, F
 	while (trace_file_next(file, &record)) {
 		if (record.kind == TRACE_NAME)
 			trace_names_add(names, &record);
+		trace_views_add(views, &record);
 		perfetto_add(perfetto, &record);
 	}
 	*ret_end = trace_file_finish(file);
@@ -81,10 +82,10 @@ static bool write_perfetto(struct trace_file *file, struct trace_names *names, F
 	return true;
 }
 
-static bool write_html(struct trace_file *file, struct trace_names *names, FILE *out,
-		       enum trace_file_end *ret_end)
+static bool write_html(struct trace_file *file, struct trace_names *names,
+		       struct trace_views *views, FILE *out, enum trace_file_end *ret_end)
 {
-	struct timeline *timeline = timeline_new(trace_file_head(file), names);
+	struct timeline *timeline = timeline_new(trace_file_head(file), names, views);
 	struct trace_record record;
 
 	if (!timeline)
@@ -92,6 +93,7 @@ static bool write_html(struct trace_file *file, struct trace_names *names, FILE 
 	while (trace_file_next(file, &record)) {
 		if (record.kind == TRACE_NAME)
 			trace_names_add(names, &record);
+		trace_views_add(views, &record);
 		timeline_add(timeline, &record);
 	}
 	*ret_end = trace_file_finish(file);
@@ -104,14 +106,18 @@ static int write_out(const struct export_options *options, struct trace_file *fi
 {
 	const char *to = options->out_path ? options->out_path : "standard output";
 	struct trace_names *names = trace_names_new();
+	struct trace_views *views = trace_views_new();
 	enum trace_file_end end = TRACE_FILE_FAILED;
 	bool done = false;
 
-	if (names && options->format == FORMAT_HTML)
-		done = write_html(file, names, out, &end);
-	else if (names)
-		done = write_perfetto(file, names, out, &end);
+	if (names && views && options->format == FORMAT_HTML)
+		done = write_html(file, names, views, out, &end);
+	else if (names && views)
+		done = write_perfetto(file, names, views, out, &end);
+	if (done)
+		trace_views_complain(views);
 	trace_names_free(names);
+	trace_views_free(views);
 	if (!done || fflush(out) || ferror(out)) {
 		fprintf(stderr, "pnmem: cannot write %s: %s\n", to,
 			done ? strerror(errno) : "no memory");

@@ -6,15 +6,17 @@
 #include <stdio.h>
 
 #include "cli/trace_names.h"
+#include "cli/trace_views.h"
 #include "core/trace.h"
 
 /*
- * trace_perfetto.c: trace-event JSON, written as records come. out and names stay the caller's;
- * names have taken every record that was given before. NULL without memory. Freeing takes NULL.
+ * trace_perfetto.c: trace-event JSON, written as records come. out, names and views stay the
+ * caller's; these have taken every record that was given before, and views that one too. NULL
+ * without memory. Freeing takes NULL.
  */
 struct perfetto;
 struct perfetto *perfetto_new(FILE *out, const struct trace_head *head,
-			      const struct trace_names *names);
+			      const struct trace_names *names, const struct trace_views *views);
 void perfetto_add(struct perfetto *perfetto, const struct trace_record *record);
 void perfetto_finish(struct perfetto *perfetto);
 void perfetto_free(struct perfetto *perfetto);

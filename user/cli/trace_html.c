@@ -47,8 +47,8 @@ static void write_data(FILE *out, const struct timeline *timeline, const struct 
 static void write_name(FILE *out, const struct timeline *timeline, const struct timeline_line *line)
 {
 	bool view = line->of <= TIMELINE_LIMIT;
-	uint32_t of = view ? TRACE_NAME_VIEW : TRACE_NAME_CGROUP;
-	const char *name = trace_names_get(timeline->names, of, line->a);
+	const char *name = view ? trace_views_name(timeline->views, (uint32_t)line->a)
+				: trace_names_get(timeline->names, TRACE_NAME_CGROUP, line->a);
 	char text[32];
 
 	fputs("\"name\":", out);
@@ -59,8 +59,10 @@ static void write_name(FILE *out, const struct timeline *timeline, const struct 
 	else if (view && !line->a)
 		name = "host";
 	if (!name) {
+		uint64_t id = view ? trace_views_id(timeline->views, (uint32_t)line->a) : line->a;
+
 		snprintf(text, sizeof(text), "%s %llu", view ? "view" : "cgroup",
-			 (unsigned long long)line->a);
+			 (unsigned long long)id);
 		name = text;
 	}
 	words_json(out, name);

@@ -15,7 +15,6 @@
 #include "cli/trace_words.h"
 #include "pn_admission.h"
 
-#define VIEWS_MAX  256
 #define LEVEL_UNIT "0 OK to 3 CRITICAL"
 
 typedef unsigned long long ull;
@@ -31,16 +30,16 @@ struct level_run {
 
 struct perfetto {
 	FILE *out;
-	const struct trace_names *names;
+	const struct trace_views *views;
 	struct tracks *tracks;
-	struct level_run run[VIEWS_MAX];
+	struct level_run run[TRACE_VIEWS_MAX]; /* by place */
 	bool has_vmstat;
 	uint64_t vmstat_ns;
 	struct trace_vmstat vmstat;
 };
 
 struct perfetto *perfetto_new(FILE *out, const struct trace_head *head,
-			      const struct trace_names *names)
+			      const struct trace_names *names, const struct trace_views *views)
 {
 	struct perfetto *p = calloc(1, sizeof(*p));
 
@@ -55,8 +54,8 @@ struct perfetto *perfetto_new(FILE *out, const struct trace_head *head,
 	fprintf(out, ",\"monotonic_ns\":\"%llu\",\"realtime_ns\":\"%llu\"},\n\"traceEvents\":[",
 		(ull)head->mono_ns, (ull)head->wall_ns);
 	p->out = out;
-	p->names = names;
-	p->tracks = tracks_new(out, names);
+	p->views = views;
+	p->tracks = tracks_new(out, names, views);
 	if (!p->tracks) {
 		perfetto_free(p);
 		return NULL;
@@ -126,11 +125,8 @@ static void end_run(struct perfetto *p, uint32_t view, uint64_t now_ns)
 
 static void add_level(struct perfetto *p, uint64_t ts_ns, const struct trace_look *look)
 {
-	struct level_run *run;
+	struct level_run *run = &p->run[look->view];
 
-	if (look->view >= VIEWS_MAX)
-		return;
-	run = &p->run[look->view];
 	run->seen_ns = ts_ns;
 	if (run->used && run->level == look->level)
 		return;
@@ -152,6 +148,9 @@ static void add_look(struct perfetto *p, const struct trace_record *record)
 	uint32_t pid;
 
 	trace_get(record, &look, sizeof(look));
+	look.view = trace_views_place(p->views, look.view);
+	if (look.view == TRACE_VIEW_NONE)
+		return;
 	pid = tracks_group(p->tracks, TRACE_NAME_VIEW, look.view);
 	add_level(p, ts_ns, &look);
 	counter(p, ts_ns, pid, "level", LEVEL_UNIT, look.level);
@@ -177,7 +176,9 @@ static void add_die(struct perfetto *p, const struct trace_record *record)
 	uint32_t view;
 
 	trace_get(record, &die, sizeof(die));
-	view = die.pci[0] ? 0 : die.view;
+	view = die.pci[0] ? 0 : trace_views_place(p->views, die.view);
+	if (view == TRACE_VIEW_NONE)
+		return;
 	if (die.pci[0])
 		snprintf(name, sizeof(name), "die %.16s free", die.pci);
 	else
@@ -290,6 +291,9 @@ static void add_verdict(struct perfetto *p, const struct trace_record *record)
 	uint32_t pid;
 
 	trace_get(record, &v, sizeof(v));
+	v.view = trace_views_place(p->views, v.view);
+	if (v.view == TRACE_VIEW_NONE)
+		return;
 	pid = tracks_group(p->tracks, TRACE_NAME_VIEW, v.view);
 	snprintf(name, sizeof(name), "%s %s", words_verdict(v.verdict), report_ask(v.ask));
 	instant(p, record->ts_ns, pid, tracks_own(p->tracks, pid, TRACKS_VERDICTS), "verdict",
@@ -307,11 +311,17 @@ static void add_mark(struct perfetto *p, const struct trace_record *record)
 {
 	uint32_t pid = TRACKS_PID_HOST;
 	struct trace_mark mark;
+	uint32_t view;
 
 	trace_get(record, &mark, sizeof(mark));
-	if (mark.of == TRACE_MARK_VIEW_END && mark.value) {
-		/* A counter keeps its last value to the end. */
-		pid = tracks_group(p->tracks, TRACE_NAME_VIEW, mark.value);
+	view = mark.of == TRACE_MARK_VIEW_END ? trace_views_place(p->views, mark.value)
+					      : TRACE_VIEW_NONE;
+	if (view && view != TRACE_VIEW_NONE) {
+		/* Another may follow on its track; a counter keeps its last value to the end. */
+		if (p->run[view].used)
+			end_run(p, view, p->run[view].seen_ns);
+		p->run[view].used = false;
+		pid = tracks_group(p->tracks, TRACE_NAME_VIEW, view);
 		counter(p, record->ts_ns, pid, "level", LEVEL_UNIT, PN_MEM_LEVEL_OK);
 		counter_bytes(p, record->ts_ns, pid, "cgroup current", 0);
 	}
@@ -350,7 +360,7 @@ void perfetto_add(struct perfetto *p, const struct trace_record *record)
 
 void perfetto_finish(struct perfetto *p)
 {
-	for (uint32_t view = 0; view < VIEWS_MAX; view++)
+	for (uint32_t view = 0; view < trace_views_count(p->views); view++)
 		if (p->run[view].used)
 			end_run(p, view, p->run[view].seen_ns);
 	fputs("\n]}\n", p->out);

@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/trace.h"
-#include "cli/trace_names.h"
+#include "cli/trace_views.h"
 #include "core/settings.h"
 #include "core/u64.h"
 
@@ -104,32 +104,39 @@ struct run {
 	bool json;
 	struct replay_policy policy;
 	struct level_config settings;
-	struct trace_names *names;
+	struct trace_views *views;
 	bool started; /* there was a record */
 	bool has_config, no_memory;
 	struct replay_summary summary;
-	struct seen_view *view[REPLAY_VIEWS];
+	struct seen_view *view[TRACE_VIEWS_MAX]; /* by place */
 };
 
-static struct seen_view *view_of(struct run *run, uint32_t number)
+/* Of a view's number, and its place. NULL: there was no room for it. */
+static struct seen_view *view_of(struct run *run, uint32_t id, uint32_t *ret_place)
 {
-	if (number >= REPLAY_VIEWS)
+	uint32_t place = trace_views_place(run->views, id);
+
+	*ret_place = place;
+	if (place == TRACE_VIEW_NONE)
 		return NULL;
-	if (!run->view[number]) {
-		run->view[number] = calloc(1, sizeof(*run->view[number]));
-		run->no_memory = run->no_memory || !run->view[number];
+	if (!run->view[place]) {
+		run->view[place] = calloc(1, sizeof(*run->view[place]));
+		run->no_memory = run->no_memory || !run->view[place];
 	}
-	return run->view[number];
+	return run->view[place];
 }
 
-static void change(struct run *run, uint64_t ts_ns, uint32_t view, struct replay_change *what)
+static void change(struct run *run, uint64_t ts_ns, uint32_t place, struct replay_change *what)
 {
-	const char *name = trace_names_get(run->names, TRACE_NAME_VIEW, view);
-	char number[24];
+	char number[24] = "a view";
+	const char *name = NULL;
 
-	snprintf(number, sizeof(number), "view %u", view);
+	if (place != TRACE_VIEW_NONE) {
+		name = trace_views_name(run->views, place);
+		snprintf(number, sizeof(number), "view %u", trace_views_id(run->views, place));
+	}
 	what->ts_ns = u64_sub(ts_ns, run->summary.start_ns);
-	what->view = !view ? "the host" : name ? name : number;
+	what->view = !place ? "the host" : name ? name : number;
 	replay_change(run->json, what);
 }
 
@@ -154,10 +161,11 @@ static void add_look(struct run *run, const struct trace_record *record)
 	struct replay_level with;
 	struct trace_look look;
 	bool differs, same_pair;
+	uint32_t place;
 
 	trace_get(record, &look, sizeof(look));
 	run->summary.look_count++;
-	view = view_of(run, look.view);
+	view = view_of(run, look.view, &place);
 	if (!view) {
 		run->summary.unknown_count++;
 		return;
@@ -176,7 +184,7 @@ static void add_look(struct run *run, const struct trace_record *record)
 		};
 
 		run->summary.change_count += differs && !view->differs;
-		change(run, record->ts_ns, look.view, &what);
+		change(run, record->ts_ns, place, &what);
 	}
 	view->any = true;
 	view->differs = differs;
@@ -189,9 +197,10 @@ static void add_die(struct run *run, const struct trace_record *record)
 {
 	struct seen_view *view;
 	struct trace_die die;
+	uint32_t place;
 
 	trace_get(record, &die, sizeof(die));
-	view = view_of(run, die.view);
+	view = view_of(run, die.view, &place);
 	if (view)
 		replay_die(&view->replay, &run->policy, &die);
 }
@@ -202,11 +211,12 @@ static void add_verdict(struct run *run, const struct trace_record *record)
 	struct trace_verdict verdict;
 	struct seen_view *view;
 	pn_admit_result result;
+	uint32_t place;
 	int r = -ENODATA;
 
 	trace_get(record, &verdict, sizeof(verdict));
 	summary->verdict_count++;
-	view = view_of(run, verdict.view);
+	view = view_of(run, verdict.view, &place);
 	if (view)
 		r = replay_verdict(&view->replay, &run->policy, &verdict, &result);
 	if (r < 0) {
@@ -218,7 +228,7 @@ static void add_verdict(struct run *run, const struct trace_record *record)
 	summary->verdict_differ_count++;
 	if (verdict.verdict < 3 && result.verdict < 3)
 		summary->verdict_from_to[verdict.verdict][result.verdict]++;
-	change(run, record->ts_ns, verdict.view,
+	change(run, record->ts_ns, place,
 	       &(struct replay_change){
 		       .verdict = &verdict, .result = &result, .estimate = r > 0 });
 }
@@ -232,10 +242,8 @@ static void add(struct run *run, const struct trace_record *record)
 		run->started = true;
 		run->summary.start_ns = record->ts_ns;
 	}
+	trace_views_add(run->views, record);
 	switch (record->kind) {
-	case TRACE_NAME:
-		trace_names_add(run->names, record);
-		break;
 	case TRACE_CONFIG:
 		trace_get(record, &config, sizeof(config));
 		replay_recorded(&config, &run->policy.recorded);
@@ -289,6 +297,7 @@ static int replay_file(struct run *run, const char *path, struct trace_file *fil
 		fprintf(stderr, "pnmem: no memory\n");
 		return CLI_FAILED;
 	}
+	trace_views_complain(run->views);
 	end = trace_file_finish(file);
 	if (!begun)
 		replay_begin(run->json, path, &run->policy);
@@ -330,8 +339,8 @@ int cmd_trace_replay(int argc, char **argv)
 		return CLI_FAILED;
 	run = calloc(1, sizeof(*run));
 	if (run)
-		run->names = trace_names_new();
-	if (run && run->names) {
+		run->views = trace_views_new();
+	if (run && run->views) {
 		run->json = options.file.common.json;
 		run->policy.given = options.given;
 		settings_level(&run->settings, given_value, NULL, NULL);
@@ -339,10 +348,10 @@ int cmd_trace_replay(int argc, char **argv)
 	} else {
 		fprintf(stderr, "pnmem: no memory\n");
 	}
-	for (unsigned i = 0; run && i < REPLAY_VIEWS; i++)
+	for (unsigned i = 0; run && i < TRACE_VIEWS_MAX; i++)
 		free(run->view[i]);
 	if (run)
-		trace_names_free(run->names);
+		trace_views_free(run->views);
 	free(run);
 	trace_file_close(file);
 	return status;

@@ -12,8 +12,6 @@
 #include "cli/trace_file.h"
 #include "core/replay.h"
 
-#define REPLAY_VIEWS 256
-
 struct replay_summary {
 	uint64_t start_ns; /* of the first record of a kind that is replayed, or an event */
 	uint64_t span_ns;

@@ -36,13 +36,15 @@ static const struct {
 	[TIMELINE_CGROUP_STALL] = { FOLD_SUM, 128 }, [TIMELINE_TASK_STALL] = { FOLD_SUM, 384 },
 };
 
-struct timeline *timeline_new(const struct trace_head *head, const struct trace_names *names)
+struct timeline *timeline_new(const struct trace_head *head, const struct trace_names *names,
+			      const struct trace_views *views)
 {
 	struct timeline *timeline = calloc(1, sizeof(*timeline));
 
 	if (!timeline)
 		return NULL;
 	timeline->names = names;
+	timeline->views = views;
 	timeline->head = *head;
 	timeline->width_ns = WIDTH_MIN_NS;
 	return timeline;
@@ -225,16 +227,23 @@ static struct timeline_note *note(struct timeline *timeline, enum timeline_lane 
 /* ---- records ------------------------------------------------------------------------------------
  */
 
-static const char *name_or(const struct timeline *timeline, uint32_t of, uint64_t id, char buf[32])
+static const char *cgroup_name(const struct timeline *timeline, uint64_t id, char buf[32])
 {
-	const char *name = trace_names_get(timeline->names, of, id);
+	const char *name = trace_names_get(timeline->names, TRACE_NAME_CGROUP, id);
 
 	if (name)
 		return name;
-	if (of == TRACE_NAME_VIEW && !id)
-		return "the host";
-	snprintf(buf, 32, "%s %llu", of == TRACE_NAME_VIEW ? "view" : "cgroup",
-		 (unsigned long long)id);
+	snprintf(buf, 32, "cgroup %llu", (unsigned long long)id);
+	return buf;
+}
+
+static const char *view_name(const struct timeline *timeline, uint32_t place, char buf[32])
+{
+	const char *name = trace_views_name(timeline->views, place);
+
+	if (name || !place)
+		return name ? name : "the host";
+	snprintf(buf, 32, "view %u", trace_views_id(timeline->views, place));
 	return buf;
 }
 
@@ -244,8 +253,6 @@ static void note_level(struct timeline *timeline, uint64_t ts_ns, const struct t
 	char reasons[80], name[32];
 	uint32_t before;
 
-	if (look->view >= 64)
-		return;
 	before = timeline->level[look->view];
 	timeline->level[look->view] = look->level + 1;
 	if (!before || before == look->level + 1)
@@ -253,7 +260,7 @@ static void note_level(struct timeline *timeline, uint64_t ts_ns, const struct t
 	n = note(timeline, LANE_COUNT, ts_ns);
 	if (n)
 		snprintf(n->text, sizeof(n->text), "%.60s: %s to %s (%s)",
-			 name_or(timeline, TRACE_NAME_VIEW, look->view, name),
+			 view_name(timeline, look->view, name),
 			 pn_mem_level_name((pn_mem_level)(before - 1)),
 			 pn_mem_level_name((pn_mem_level)look->level),
 			 format_reasons(reasons, sizeof(reasons), look->reasons));
@@ -265,8 +272,12 @@ static void add_look(struct timeline *timeline, const struct trace_record *recor
 	struct trace_look look;
 
 	trace_get(record, &look, sizeof(look));
+	look.view = trace_views_place(timeline->views, look.view);
+	if (look.view == TRACE_VIEW_NONE)
+		return;
 	reach(timeline, ts_ns);
 	note_level(timeline, ts_ns, &look);
+	look.view = trace_views_first(timeline->views, look.view);
 	put(timeline, TIMELINE_LEVEL, look.view, 0, ts_ns, look.level);
 	if (look.view) {
 		put(timeline, TIMELINE_CURRENT, look.view, 0, ts_ns,
@@ -291,15 +302,19 @@ static void add_die(struct timeline *timeline, const struct trace_record *record
 	struct trace_die die;
 	char pci[17], text[17];
 	uint64_t key = 0;
+	uint32_t view;
 
 	trace_get(record, &die, sizeof(die));
+	view = trace_views_place(timeline->views, die.view);
+	if (view == TRACE_VIEW_NONE)
+		return;
 	reach(timeline, record->ts_ns);
 	snprintf(pci, sizeof(pci), "%.16s", die.pci);
 	trace_printable(text, sizeof(text), pci);
 	for (const char *p = text; *p; p++)
 		key = key * 31 + (unsigned char)*p;
 	if (!key)
-		key = (uint64_t)die.view << 32 | die.index;
+		key = (uint64_t)view << 32 | die.index;
 	line = put(timeline, TIMELINE_DIE_FREE, key, 0, record->ts_ns, (double)die.free_bytes);
 	if (line && !line->label[0] && text[0])
 		snprintf(line->label, sizeof(line->label), "die %u, %s", die.index, text);
@@ -364,7 +379,7 @@ static void add_event(struct timeline *timeline, const struct trace_record *reco
 	if (n)
 		snprintf(n->text, sizeof(n->text), "%s (%u) in %.100s is killed",
 			 trace_printable(comm, sizeof(comm), event.comm), event.pid,
-			 name_or(timeline, TRACE_NAME_CGROUP, event.cgroup_id, name));
+			 cgroup_name(timeline, event.cgroup_id, name));
 }
 
 static void add_verdict(struct timeline *timeline, const struct trace_record *record)
@@ -401,6 +416,7 @@ static void add_mark(struct timeline *timeline, const struct trace_record *recor
 	struct timeline_note *n;
 	struct trace_mark mark;
 	char what[100], name[32];
+	uint32_t view;
 	const char *of_what = trace_text(record, sizeof(mark));
 
 	trace_get(record, &mark, sizeof(mark));
@@ -409,8 +425,9 @@ static void add_mark(struct timeline *timeline, const struct trace_record *recor
 	reach(timeline, record->ts_ns);
 	put(timeline, TIMELINE_EVENTS, LANE_MARK, 0, record->ts_ns, 1);
 	n = note(timeline, LANE_MARK, record->ts_ns);
-	if (mark.of == TRACE_MARK_VIEW_END)
-		of_what = name_or(timeline, TRACE_NAME_VIEW, mark.value, name);
+	view = trace_views_place(timeline->views, mark.value);
+	if (mark.of == TRACE_MARK_VIEW_END && view != TRACE_VIEW_NONE)
+		of_what = view_name(timeline, view, name);
 	if (n)
 		snprintf(n->text, sizeof(n->text), "%s %s", words_mark(mark.of),
 			 trace_printable(what, sizeof(what), of_what));

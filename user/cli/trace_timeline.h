@@ -11,13 +11,14 @@
 #include <stdbool.h>
 
 #include "cli/trace_names.h"
+#include "cli/trace_views.h"
 #include "core/trace.h"
 
 #define TIMELINE_BINS 4096
 
 /* What a line shows, and of what: the two numbers of its key. */
 enum timeline_of {
-	TIMELINE_LEVEL = 0,         /* of a view: 0..3 */
+	TIMELINE_LEVEL = 0,         /* of a view, by the first place of its path: 0..3 */
 	TIMELINE_AVAILABLE = 1,     /* of the host, bytes */
 	TIMELINE_RESERVE = 2,       /* bytes */
 	TIMELINE_PSI_SOME = 3,      /* percent, the larger of file and live: what the level sees */
@@ -70,6 +71,7 @@ struct timeline_note {
 
 struct timeline {
 	const struct trace_names *names;
+	const struct trace_views *views;
 	struct trace_head head;
 	bool any;
 	uint64_t start_ns, last_ns, width_ns;
@@ -79,14 +81,15 @@ struct timeline {
 	struct timeline_line line[TIMELINE_LINES];
 	unsigned note_count;
 	struct timeline_note note[TIMELINE_NOTES * (LANE_COUNT + 1)];
-	uint64_t noted[LANE_COUNT + 1]; /* moments that there were */
-	uint32_t level[64];             /* of views, plus one; 0: not seen yet */
+	uint64_t noted[LANE_COUNT + 1];  /* moments that there were */
+	uint32_t level[TRACE_VIEWS_MAX]; /* by place, plus one; 0: not seen yet */
 	struct trace_drops drops;
 	bool no_memory; /* a line is missing */
 };
 
-/* names stay the caller's, and know what the records before said. NULL without memory. */
-struct timeline *timeline_new(const struct trace_head *head, const struct trace_names *names);
+/* names and views stay the caller's, and know what the records before said. NULL without memory. */
+struct timeline *timeline_new(const struct trace_head *head, const struct trace_names *names,
+			      const struct trace_views *views);
 void timeline_free(struct timeline *timeline);
 
 void timeline_add(struct timeline *timeline, const struct trace_record *record);

@@ -28,10 +28,12 @@ struct task {
 struct tracks {
 	FILE *out;
 	const struct trace_names *names;
+	const struct trace_views *views;
 	bool any; /* there is an event in the file */
 	uint32_t next_pid;
 	unsigned group_count, task_count;
 	uint8_t own_named[GROUPS_MAX]; /* of each group, a bit for each enum tracks_of */
+	uint32_t view_of[GROUPS_MAX];  /* of each group, its newest view, 0 none */
 	struct group rest;             /* cgroups for which there was no room */
 	struct group group[GROUP_SLOTS];
 	struct task task[TASK_SLOTS];
@@ -83,7 +85,8 @@ static void write_order(struct tracks *tracks, uint32_t pid)
 		pid, pid, group_number(pid));
 }
 
-struct tracks *tracks_new(FILE *out, const struct trace_names *names)
+struct tracks *tracks_new(FILE *out, const struct trace_names *names,
+			  const struct trace_views *views)
 {
 	struct tracks *tracks = calloc(1, sizeof(*tracks));
 
@@ -91,6 +94,7 @@ struct tracks *tracks_new(FILE *out, const struct trace_names *names)
 		return NULL;
 	tracks->out = out;
 	tracks->names = names;
+	tracks->views = views;
 	tracks->next_pid = TRACKS_PID_HOST + TRACKS_OF_COUNT;
 	write_name(tracks, "process_name", TRACKS_PID_HOST, TRACKS_PID_HOST, "host");
 	write_order(tracks, TRACKS_PID_HOST);
@@ -104,13 +108,12 @@ void tracks_free(struct tracks *tracks)
 
 static bool has_view(const struct tracks *tracks, uint32_t pid)
 {
-	for (unsigned i = 0; i < GROUP_SLOTS; i++)
-		if (tracks->group[i].of == TRACE_NAME_VIEW && tracks->group[i].pid == pid)
-			return true;
-	return false;
+	uint32_t view = tracks->view_of[group_number(pid)];
+
+	return view && !trace_views_ended(tracks->views, view);
 }
 
-/* The group with this path that a cgroup or view joins. Views of one path do not share one. */
+/* The group with this path that a cgroup or view joins. Views of one time do not share one. */
 static const struct group *group_to_join(const struct tracks *tracks, uint32_t of,
 					 uint64_t path_hash)
 {
@@ -139,8 +142,11 @@ static void name_group(struct tracks *tracks, struct group *group, const char *p
 		write_name(tracks, "process_name", group->pid, group->pid, path);
 		return;
 	}
-	snprintf(text, sizeof(text), "%s %llu", group->of == TRACE_NAME_VIEW ? "view" : "cgroup",
-		 (unsigned long long)group->id);
+	if (group->of == TRACE_NAME_VIEW)
+		snprintf(text, sizeof(text), "view %u",
+			 trace_views_id(tracks->views, (uint32_t)group->id));
+	else
+		snprintf(text, sizeof(text), "cgroup %llu", (unsigned long long)group->id);
 	write_name(tracks, "process_name", group->pid, group->pid, text);
 }
 
@@ -164,11 +170,13 @@ static struct group *add_group(struct tracks *tracks, struct group *group, uint3
 	if (same) {
 		group->pid = same->pid;
 		group->path_hash = same->path_hash;
-		return group;
+	} else {
+		group->pid = new_pid(tracks);
+		name_group(tracks, group, path);
+		write_order(tracks, group->pid);
 	}
-	group->pid = new_pid(tracks);
-	name_group(tracks, group, path);
-	write_order(tracks, group->pid);
+	if (of == TRACE_NAME_VIEW)
+		tracks->view_of[group_number(group->pid)] = (uint32_t)id;
 	return group;
 }
 
@@ -185,7 +193,8 @@ uint32_t tracks_group(struct tracks *tracks, uint32_t of, uint64_t id)
 	group = &tracks->group[i];
 	if (group->of && group->path_hash)
 		return group->pid;
-	path = trace_names_get(tracks->names, of, id);
+	path = of == TRACE_NAME_VIEW ? trace_views_name(tracks->views, (uint32_t)id)
+				     : trace_names_get(tracks->names, of, id);
 	if (!group->of)
 		return add_group(tracks, group, of, id, path)->pid;
 	if (path)

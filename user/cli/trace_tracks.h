@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "cli/trace_names.h"
+#include "cli/trace_views.h"
 
 /*
  * A group of tracks is a "process": the host, or a cgroup. Its number is above all that a kernel
@@ -27,14 +28,17 @@ enum tracks_of {
 
 struct tracks;
 
-/* Writes to out, which stays the caller's, as does names. NULL without memory. Freeing takes NULL.
+/*
+ * Writes to out, which stays the caller's, as do names and views. NULL without memory. Freeing
+ * takes NULL.
  */
-struct tracks *tracks_new(FILE *out, const struct trace_names *names);
+struct tracks *tracks_new(FILE *out, const struct trace_names *names,
+			  const struct trace_views *views);
 void tracks_free(struct tracks *tracks);
 
 /*
- * The process number of a cgroup (TRACE_NAME_CGROUP) or view (TRACE_NAME_VIEW), which is the same
- * for both if they have one path. View 0 is the host.
+ * The process number of a cgroup (TRACE_NAME_CGROUP, by its id) or view (TRACE_NAME_VIEW, by its
+ * place), which is the same for both if they have one path. View 0 is the host.
  */
 uint32_t tracks_group(struct tracks *tracks, uint32_t of, uint64_t id);
 
