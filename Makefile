@@ -212,7 +212,7 @@ $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
 	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -fsanitize=fuzzer,address,undefined \
 		-fno-sanitize-recover=all $(filter %.c,$^) $(lib_libs) -o $@
 
-$(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c stallers.c names.c)
+$(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c refusals.c stallers.c names.c views.c)
 $(B)/fuzz/fuzz_trace_export: $(addprefix user/cli/trace_,perfetto.c tracks.c timeline.c html.c \
 			       words.c report_words.c names.c views.c) user/cli/format.c \
 			     $(B)/gen/trace_page.inc

@@ -35,18 +35,84 @@ report() {
 			'lost: 12 by the kernel' 'CRITICAL 13\.2 s, TIGHT 2\.5 s, WATCH 7\.8 s, OK 66\.4 s' \
 			'CRITICAL first at \+50\.800 s of the host, because: host_bytes' \
 			'least available 1\.5 GiB of 16\.0 GiB at \+54\.000 s' \
-			'/engines/loader took 284\.4 MiB a second' 'loader \(4242\) in /engines/loader ran' \
+			'/engines/loader took 281\.6 MiB a second' 'loader \(4242\) in /engines/loader ran' \
 			'[0-9]+ +[0-9.]+ s +[0-9]+ ms +[0-9]+ ms +loader-io \(4243\)' \
 			'all of +/system.slice/db.service' 'reclaim  tasks [0-9]+ of [0-9]+ pages scanned \(62 %\), kswapd .* \(90 %\), for cgroup limits .* \(50 %\)' \
 			'killed +loader-io \(4242\)' '0000:3b:00.0: least free 9\.2 GiB of 23\.0 GiB' \
-			'12 admitted, 5 capped, 3 refused' 'a window of 3937 tokens, holding it 33\.8 s' \
-			'psi_full: full 30\.00 at a limit of 15\.00' 'PN_PSI_FULL_REJECT above 30\.00'
+			'12 admitted, 5 capped, 3 refused' '4\.0 GiB less in use, or a window of 1004 tokens, or holding the first 33\.8 s' \
+			'psi_full: full 30\.00 at a limit of 15\.00' 'no stalls and 6\.0 GiB less in use'
 }
 report_of_an_ended_view() { # it was CRITICAL for a second, and for no longer
 	"$build/tests/trace_make" --ended 20000 >"$dir/ended" &&
 		expect_status 0 "$pnmem" trace report "$dir/ended" &&
 		says 'CRITICAL 14\.2 s, TIGHT 2\.5 s, WATCH 7\.8 s, OK 65\.4 s' \
 			'CRITICAL first at \+10\.000 s of /engines/ended'
+}
+# What it says would have admitted them does so in a replay, and a little less would not.
+confirmed() { # "N CHECK PSI=V RESERVE=V": of a line of the report
+	local n=$1 check=$2 psi=$3 reserve=$4 admitted
+	admitted() { # POLICY
+		"$pnmem" trace replay "$dir/refused" --policy "$1" | grep -c "refused ($check) -> admitted"
+	}
+	[ "$(admitted "host_reserve_bytes=${reserve}M${psi:+,psi_full_reject=$psi}")" -eq "$n" ] &&
+		[ "$(admitted "host_reserve_bytes=$((reserve + 1))M${psi:+,psi_full_reject=$psi}")" -lt "$n" ] &&
+		{ [ -z "$psi" ] || [ "$(admitted "host_reserve_bytes=${reserve}M,psi_full_reject=60")" -lt "$n" ]; }
+}
+report_of_settings() {
+	"$build/tests/trace_make" --refused 5000 >"$dir/refused" &&
+		expect_status 0 "$pnmem" trace report "$dir/refused" &&
+		says '2 x refused .* host: needed 1\.0 GiB, had 0 B above the reserve' \
+			'with: PN_HOST_RESERVE_BYTES=511M, or 2\.0 GiB less in use, or holding the first 34\.0 s$' \
+			'6 x refused .* psi_full: full 20\.00 at a limit of 15\.00' \
+			'with: PN_PSI_FULL_REJECT=60\.01 and PN_HOST_RESERVE_BYTES=511M, or no stalls and' \
+			'or holding the first 25\.0 s$' &&
+		confirmed 2 host '' "$(sed -nE 's/.*with: PN_HOST_RESERVE_BYTES=([0-9]+)M.*/\1/p' "$dir/out")" &&
+		confirmed 6 psi_full "$(sed -nE 's/.*PN_PSI_FULL_REJECT=([0-9.]+) .*/\1/p' "$dir/out")" \
+			"$(sed -nE 's/.* and PN_HOST_RESERVE_BYTES=([0-9]+)M.*/\1/p' "$dir/out")" &&
+		expect_status 0 "$pnmem" trace report --json "$dir/refused" && json &&
+		says '"host_reserve_bytes": 535822336' '"psi_full_reject": 60\.0' \
+			'"admitted_after_ns": 34000000000'
+}
+report_of_reservations() { # what others hold is in no record: no reserve is named for it
+	"$build/tests/trace_make" --reserved 5000 >"$dir/reserved" &&
+		expect_status 0 "$pnmem" trace report "$dir/reserved" &&
+		says '2 x refused .*had 0 B above the reserve after what others have reserved, or taken since the snapshot, which had 11\.6 GiB' \
+			'; 1 of them with less reserved by others$'
+}
+report_of_the_dead() { # who is gone took nothing in the 10 s before
+	"$build/tests/trace_make" --gone 5000 >"$dir/gone" &&
+		expect_status 0 "$pnmem" trace report "$dir/gone" &&
+		says '/engines/gone: 6\.9 GiB' '/engines/silent: 6\.9 GiB' \
+			'/engines/loader took 281\.6 MiB a second' &&
+		! grep -qE '(gone|silent) took' "$dir/out"
+}
+report_without_verdicts() {
+	"$build/tests/trace_make" --bare 5000 >"$dir/bare" &&
+		expect_status 0 "$pnmem" trace report "$dir/bare" &&
+		says '^reclaim  not known' "^verdicts not known: this trace is without the agent's records" \
+			'may have done so without pn_admit' && ! grep -q 'no engine asked' "$dir/out" &&
+		expect_status 0 "$pnmem" trace report --json "$dir/bare" && json &&
+		says '"reclaim": null' '"recorded": false' && ! grep -q -- ': -' "$dir/out" &&
+		"$build/tests/trace_make" --quiet 5000 >"$dir/quiet" &&
+		expect_status 0 "$pnmem" trace report "$dir/quiet" &&
+		says '^verdicts none that an engine reported' 'may have done so without pn_admit'
+}
+many_views() { # of a moment each, of one number: a screenful, the largest of them
+	"$build/tests/trace_make" --short 300 5000 >"$dir/short" &&
+		expect_status 0 "$pnmem" trace report "$dir/short" && [ "$(wc -l <"$dir/out")" -le 45 ] &&
+		says '/engines/loader: 13\.5 GiB' '/short/299: 300\.0 MiB' '/short/296: 297\.0 MiB' \
+			'^ +and 296 more$' && ! grep -qE '/short/(295|0):' "$dir/out" &&
+		expect_status 0 "$pnmem" trace report --json "$dir/short" && json &&
+		[ "$(grep -c '"view": "/short/' "$dir/out")" -eq 300 ]
+}
+too_many_views() {
+	"$build/tests/trace_make" --short 6000 5000 >"$dir/many" &&
+		expect_status 0 "$pnmem" trace report "$dir/many" &&
+		says '1906 of views beyond the first 4096' '/engines/loader: 13\.5 GiB'
+}
+high_view() { # a view's number is any
+	"$build/tests/trace_make" --view 300 20000 | "$pnmem" trace report - >"$dir/1" &&
+		"$pnmem" trace report - <"$dir/spike" >"$dir/2" && cmp "$dir/1" "$dir/2"
 }
 report_from_a_pipe() {
 	expect_status 0 "$pnmem" trace report - <"$dir/spike" && says '12 admitted'
@@ -155,6 +221,13 @@ explain_json() {
 check "usage errors exit 2; every trace command has --help and --version" usage
 check "report tells the story of a load spike" report
 check "report: a view that has ended has no level" report_of_an_ended_view
+check "report: the settings that it names admit in a replay, less does not" report_of_settings
+check "report: what others have reserved" report_of_reservations
+check "report: an engine that is gone took nothing" report_of_the_dead
+check "report says what it does not know" report_without_verdicts
+check "report: hundreds of views in a screenful" many_views
+check "report: views for which there is no room are counted" too_many_views
+check "report: a view with a high number is told of as any other" high_view
 check "report reads a pipe" report_from_a_pipe
 check "report fits on a screen" screenful
 check "report --json has the same numbers" report_json

@@ -16,7 +16,7 @@ static void check(const struct story *story)
 	uint64_t scanned, taken;
 
 	if (story->level > PN_MEM_LEVEL_CRITICAL || story->worst_level > PN_MEM_LEVEL_CRITICAL ||
-	    story->worst_view >= STORY_VIEWS || story->refusal_count > STORY_REFUSALS ||
+	    story->worst_view >= TRACE_VIEWS_MAX || story->refusal_count > STORY_REFUSALS ||
 	    story->die_count > STORY_DIES || story->unknown_count > STORY_UNKNOWN ||
 	    story_top(&story->tasks, top, 5) > 5)
 		abort();

@@ -48,7 +48,7 @@ void trace_names_add(struct trace_names *names, const struct trace_record *recor
 	char *copy;
 
 	trace_get(record, &name, sizeof(name));
-	if (!name.of)
+	if (!name.of || name.of == TRACE_NAME_VIEW)
 		return;
 	i = slot_of(names, name.of, name.id);
 	if (!names->slot[i].of && names->count == NAMES_MAX)

@@ -11,11 +11,14 @@ struct trace_names;
 struct trace_names *trace_names_new(void);
 void trace_names_free(struct trace_names *names);
 
-/* Takes a TRACE_NAME record. Names beyond some thousands are left out. */
+/*
+ * Takes a TRACE_NAME record; those of views are trace_views.h's. Names beyond some thousands are
+ * left out.
+ */
 void trace_names_add(struct trace_names *names, const struct trace_record *record);
 
 /*
- * The name of a cgroup id or view, NULL if there is none. It can be printed as it is: characters
+ * The name of a cgroup id, NULL if there is none. It can be printed as it is: characters
  * that a terminal would act on are replaced.
  */
 const char *trace_names_get(const struct trace_names *names, uint32_t of, uint64_t id);

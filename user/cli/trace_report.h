@@ -16,7 +16,7 @@ void report_print(FILE *out, const char *path, const struct story *story, enum t
 json_t *report_json(const char *path, const struct story *story, enum trace_file_end end);
 
 /* trace_report_words.c: what both say. Each returns its buffer. */
-#define REPORT_TEXT 256
+#define REPORT_TEXT 320
 
 /* "12.345 s" from the start of the trace, "?" before it. */
 char *report_at(char buf[static REPORT_TEXT], const struct story *story, uint64_t ts_ns);
@@ -26,7 +26,9 @@ char *report_view(char buf[static REPORT_TEXT], const struct story *story, uint3
 const char *report_end(enum trace_file_end end); /* "whole" */
 const char *report_ask(uint32_t ask);            /* "request" */
 const char *report_check(uint32_t check);        /* "host" */
-/* What would have admitted it, or "". */
+/* Are there settings that would have admitted all of them? */
+bool report_has_settings(const struct story_refusal *refusal);
+/* What would have admitted them, "not known" if nothing in the trace says. */
 char *report_prevented(char buf[static REPORT_TEXT], const struct story *story,
 		       const struct story_refusal *refusal);
 

@@ -53,7 +53,7 @@ static json_t *views_json(const struct story *story)
 	json_t *views = json_array();
 	char name[REPORT_TEXT];
 
-	for (unsigned i = 0; i < STORY_VIEWS; i++) {
+	for (uint32_t i = 0; i < trace_views_count(story->views); i++) {
 		const struct story_view *view = &story->view[i];
 
 		if (view->used)
@@ -112,19 +112,19 @@ static json_t *faults_json(const struct story *story)
 
 static json_t *reclaim_json(const struct story *story)
 {
-	const struct trace_vmstat *a = &story->first_vmstat, *b = &story->last_vmstat;
-
 	uint64_t scan_limits, steal_limits;
+	struct trace_vmstat did;
 
-	if (!story->has_vmstat)
-		return json_null();
+	if (story->vmstat_count < 2)
+		return json_null(); /* not known */
+	story_vmstat(story, &did);
 	story_limit_reclaim(story, &scan_limits, &steal_limits);
 	return json_pack("{so so so so so so}", "scan_limits_pages", bytes(scan_limits),
 			 "steal_limits_pages", bytes(steal_limits), "scan_direct_pages",
-			 bytes(b->scan_direct_pages - a->scan_direct_pages), "steal_direct_pages",
-			 bytes(b->steal_direct_pages - a->steal_direct_pages), "scan_kswapd_pages",
-			 bytes(b->scan_kswapd_pages - a->scan_kswapd_pages), "steal_kswapd_pages",
-			 bytes(b->steal_kswapd_pages - a->steal_kswapd_pages));
+			 bytes(did.scan_direct_pages), "steal_direct_pages",
+			 bytes(did.steal_direct_pages), "scan_kswapd_pages",
+			 bytes(did.scan_kswapd_pages), "steal_kswapd_pages",
+			 bytes(did.steal_kswapd_pages));
 }
 
 static json_t *dies_json(const struct story *story)
@@ -154,6 +154,27 @@ static json_t *kills_json(const struct story *story)
 	return list;
 }
 
+/* The settings that would have admitted all of them, null where none is known. */
+static json_t *settings_json(const struct story_refusal *refusal)
+{
+	const struct replay_policy *with = &refusal->with;
+	json_t *settings;
+
+	if (!report_has_settings(refusal))
+		return json_null();
+	settings = json_object();
+	if (with->given & REPLAY_PSI_FULL_REJECT)
+		json_object_set_new(settings, "psi_full_reject",
+				    json_real(with->with.psi_full_reject_pct));
+	if (with->given & REPLAY_HOST_RESERVE)
+		json_object_set_new(settings, "host_reserve_bytes",
+				    bytes(with->with.host_reserve_bytes));
+	if (with->given & REPLAY_DIE_RESERVE)
+		json_object_set_new(settings, "die_reserve_bytes",
+				    bytes(with->with.die_reserve_bytes));
+	return settings;
+}
+
 static json_t *refusals_json(const struct story *story)
 {
 	json_t *list = json_array();
@@ -165,7 +186,7 @@ static json_t *refusals_json(const struct story *story)
 
 		json_array_append_new(
 			list,
-			json_pack("{ss ss ss sI ss sI so si so so so sf sf so ss}", "verdict",
+			json_pack("{ss ss ss sI ss sI so si so so so sf sf so so ss}", "verdict",
 				  v->verdict == PN_VERDICT_CAP ? "cap" : "reject", "ask",
 				  report_ask(v->ask), "comm", v->comm, "pid", (json_int_t)v->pid,
 				  "check", report_check(v->check), "count", (json_int_t)r->count,
@@ -176,7 +197,8 @@ static json_t *refusals_json(const struct story *story)
 				  "psi_limit_pct", v->psi_limit_pct, "admitted_after_ns",
 				  r->admitted_ns ? bytes(r->admitted_ns - r->first_ns)
 						 : json_null(),
-				  "prevented_by", report_prevented(text, story, r)));
+				  "settings", settings_json(r), "prevented_by",
+				  report_prevented(text, story, r)));
 	}
 	return list;
 }
@@ -184,19 +206,22 @@ static json_t *refusals_json(const struct story *story)
 json_t *report_json(const char *path, const struct story *story, enum trace_file_end end)
 {
 	char file[4096];
-	json_t *drops = json_pack("{so so so so}", "kernel", bytes(story->drops.kernel_count),
+	bool any = story->verdict_count[PN_VERDICT_ADMIT] || story->verdict_count[PN_VERDICT_CAP] ||
+		   story->verdict_count[PN_VERDICT_REJECT];
+	json_t *drops = json_pack("{so so so so so}", "kernel", bytes(story->drops.kernel_count),
 				  "recorder", bytes(story->drops.recorder_count), "verdicts",
 				  bytes(story->drops.verdict_count), "overwritten",
-				  bytes(story->drops.old_count));
+				  bytes(story->drops.old_count), "views",
+				  bytes(trace_views_left_out(story->views)));
 	json_t *verdicts = json_pack(
-		"{so so so so}", "admitted", bytes(story->verdict_count[PN_VERDICT_ADMIT]),
-		"capped", bytes(story->verdict_count[PN_VERDICT_CAP]), "refused",
+		"{sb so so so so}", "recorded", (int)(story->has_config || any), "admitted",
+		bytes(story->verdict_count[PN_VERDICT_ADMIT]), "capped",
+		bytes(story->verdict_count[PN_VERDICT_CAP]), "refused",
 		bytes(story->verdict_count[PN_VERDICT_REJECT]), "refusals", refusals_json(story));
 	json_t *stalls =
 		json_pack("{so so so so so so}", "recorded", bytes(story->stall_count), "count",
-			  bytes(story->last_look.stalls - story->first_look.stalls), "total_ns",
-			  bytes(story->last_look.stall_ns - story->first_look.stall_ns), "tasks",
-			  stallers_json(story, &story->tasks), "cgroups",
+			  bytes(story_stall_count(story)), "total_ns", bytes(story_stall_ns(story)),
+			  "tasks", stallers_json(story, &story->tasks), "cgroups",
 			  stallers_json(story, &story->cgroups), "kernel_threads",
 			  bytes(story->kthreads.count));
 	json_t *memory = json_pack(

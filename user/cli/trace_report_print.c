@@ -54,6 +54,9 @@ static void print_head(FILE *out, const char *path, const struct story *story,
 		(ull)story->record_count, (ull)story->drops.kernel_count,
 		(ull)story->drops.recorder_count, (ull)story->drops.verdict_count,
 		(ull)story->drops.old_count);
+	if (trace_views_left_out(story->views))
+		fprintf(out, "         %llu of views beyond the first %u are not told of here\n",
+			(ull)trace_views_left_out(story->views), TRACE_VIEWS_MAX);
 	for (unsigned i = 0; i < story->unknown_count; i++)
 		if (story->unknown[i].count)
 			fprintf(out, "         %llu of a kind that is not known here: %u %s\n",
@@ -81,9 +84,59 @@ static void print_levels(FILE *out, const struct story *story)
 		format_reasons(reasons, sizeof(reasons), story->worst_reasons));
 }
 
+/* The cgroups that come first by a number of theirs that is not 0, each at its best place. */
+struct top_views {
+	uint32_t place[TOP];
+	unsigned shown, more;
+};
+
+static double peak_of(const struct story *story, uint32_t place)
+{
+	return (double)story->view[place].peak_bytes;
+}
+
+static double growth_of(const struct story *story, uint32_t place)
+{
+	return story->view[place].growth_bytes_per_s;
+}
+
+static void find_top(const struct story *story,
+		     double (*value_of)(const struct story *story, uint32_t place),
+		     struct top_views *ret)
+{
+	static uint32_t best[TRACE_VIEWS_MAX]; /* by the first place of a path; 0: none */
+	uint32_t count = trace_views_count(story->views);
+
+	memset(best, 0, sizeof(best));
+	*ret = (struct top_views){ 0 };
+	for (uint32_t i = 1; i < count; i++) {
+		uint32_t *of_path = &best[trace_views_first(story->views, i)];
+
+		if (value_of(story, i) > 0 &&
+		    (!*of_path || value_of(story, i) > value_of(story, *of_path)))
+			*of_path = i;
+	}
+	for (uint32_t first = 1; first < count; first++) {
+		unsigned at = ret->shown;
+
+		if (!best[first])
+			continue;
+		while (at && value_of(story, best[first]) > value_of(story, ret->place[at - 1]))
+			at--;
+		ret->more += ret->shown == TOP;
+		if (at == TOP)
+			continue;
+		ret->shown += ret->shown < TOP;
+		memmove(&ret->place[at + 1], &ret->place[at],
+			(ret->shown - at - 1) * sizeof(ret->place[0]));
+		ret->place[at] = best[first];
+	}
+}
+
 static void print_peaks(FILE *out, const struct story *story)
 {
 	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES], at[REPORT_TEXT], who[REPORT_TEXT];
+	struct top_views top;
 
 	if (story->has_look) {
 		fprintf(out, "peak     least available %s of %s at %s (reserve %s)\n",
@@ -97,22 +150,24 @@ static void print_peaks(FILE *out, const struct story *story)
 			fprintf(out, " at %s", report_at(at, story, story->most_full_ns));
 		fprintf(out, "\n");
 	}
-	for (unsigned i = 1; i < STORY_VIEWS; i++) {
-		const struct story_view *view = &story->view[i];
+	find_top(story, peak_of, &top);
+	for (unsigned i = 0; i < top.shown; i++) {
+		const struct story_view *view = &story->view[top.place[i]];
 
-		if (!view->peak_bytes)
-			continue;
-		fprintf(out, "         %s: %s", report_view(who, story, i),
+		fprintf(out, "         %s: %s", report_view(who, story, top.place[i]),
 			format_bytes(a, view->peak_bytes));
 		if (view->limit_bytes)
 			fprintf(out, " of %s", format_bytes(b, view->limit_bytes));
 		fprintf(out, " at %s\n", report_at(at, story, view->peak_ns));
 	}
+	if (top.more)
+		fprintf(out, "         and %u more\n", top.more);
 }
 
 static void print_growth(FILE *out, const struct story *story)
 {
 	char a[FORMAT_BYTES], who[REPORT_TEXT];
+	struct top_views top;
 
 	if (!story->worst_level)
 		return;
@@ -123,10 +178,13 @@ static void print_growth(FILE *out, const struct story *story)
 		fprintf(out, ": the host lost %s a second",
 			format_bytes(a, (uint64_t)story->view[0].growth_bytes_per_s));
 	fprintf(out, "\n");
-	for (unsigned i = 1; i < STORY_VIEWS; i++)
-		if (story->view[i].growth_bytes_per_s > 0)
-			fprintf(out, "         %s took %s a second\n", report_view(who, story, i),
-				format_bytes(a, (uint64_t)story->view[i].growth_bytes_per_s));
+	find_top(story, growth_of, &top);
+	for (unsigned i = 0; i < top.shown; i++)
+		fprintf(out, "         %s took %s a second\n",
+			report_view(who, story, top.place[i]),
+			format_bytes(a, (uint64_t)story->view[top.place[i]].growth_bytes_per_s));
+	if (top.more)
+		fprintf(out, "         and %u more\n", top.more);
 	for (unsigned i = 0; i < 3 && story->worst_fault[i].count; i++)
 		fprintf(out, "         %s (%u) in %s ran into %llu of the page faults\n",
 			story->worst_fault[i].comm, story->worst_fault[i].tid,
@@ -155,14 +213,12 @@ static void print_stalls(FILE *out, const struct story *story)
 	char total[FORMAT_BYTES];
 	unsigned n;
 
-	if (story->has_look && story->last_look.stalls > story->first_look.stalls)
+	if (story_stall_count(story))
 		fprintf(out,
 			"stalls   %llu, %s of task time in all, by the hooks' count; %llu are "
 			"recorded\n",
-			(ull)(story->last_look.stalls - story->first_look.stalls),
-			format_duration(total,
-					story->last_look.stall_ns - story->first_look.stall_ns),
-			(ull)story->stall_count);
+			(ull)story_stall_count(story),
+			format_duration(total, story_stall_ns(story)), (ull)story->stall_count);
 	else if (story->tasks.count)
 		fprintf(out, "stalls\n");
 	else
@@ -190,20 +246,24 @@ static void print_share(FILE *out, const char *who, uint64_t scanned, uint64_t t
 
 static void print_reclaim(FILE *out, const struct story *story)
 {
-	const struct trace_vmstat *a = &story->first_vmstat, *b = &story->last_vmstat;
 	uint64_t scan_limits, steal_limits;
+	struct trace_vmstat did;
 	bool any = false;
 
+	story_vmstat(story, &did);
 	story_limit_reclaim(story, &scan_limits, &steal_limits);
-	print_share(out, "tasks", b->scan_direct_pages - a->scan_direct_pages,
-		    b->steal_direct_pages - a->steal_direct_pages, &any);
-	print_share(out, "kswapd", b->scan_kswapd_pages - a->scan_kswapd_pages,
-		    b->steal_kswapd_pages - a->steal_kswapd_pages, &any);
+	print_share(out, "tasks", did.scan_direct_pages, did.steal_direct_pages, &any);
+	print_share(out, "kswapd", did.scan_kswapd_pages, did.steal_kswapd_pages, &any);
 	print_share(out, "for cgroup limits", scan_limits, steal_limits, &any);
 	if (any)
 		fprintf(out, "\n");
-	else if (story->has_vmstat)
+	else if (story->vmstat_count > 1)
 		fprintf(out, "reclaim  none\n");
+	else
+		fprintf(out,
+			"reclaim  not known: it takes two samples of /proc/vmstat, this trace "
+			"has %llu\n",
+			(ull)story->vmstat_count);
 	if (story->memcg_count[PN_MEMCG_MAX] || story->memcg_count[PN_MEMCG_HIGH] ||
 	    story->memcg_count[PN_MEMCG_OOM])
 		fprintf(out, "cgroups  told of memory.max %llu, memory.high %llu, oom %llu times\n",
@@ -250,20 +310,42 @@ static void print_refusal(FILE *out, const struct story *story, const struct sto
 		v->verdict == PN_VERDICT_CAP ? "capped" : "refused", report_ask(v->ask), v->comm,
 		v->pid, report_at(at, story, r->first_ns), report_check(v->check));
 	if (v->check == PN_CHECK_PSI_FULL)
-		fprintf(out, "full %.2f at a limit of %.2f\n", v->psi_full_pct, v->psi_limit_pct);
+		fprintf(out, "full %.2f at a limit of %.2f", v->psi_full_pct, v->psi_limit_pct);
 	else if (v->check == PN_CHECK_NONE)
-		fprintf(out, "the level was CRITICAL\n");
+		fprintf(out, "the level was CRITICAL");
 	else if (v->check == PN_CHECK_WINDOW)
-		fprintf(out, "%d tokens, window %d\n", v->n_tokens, v->max_window);
+		fprintf(out, "%d tokens, window %d", v->n_tokens, v->max_window);
 	else
-		fprintf(out, "needed %s, had %s above the reserve\n",
+		fprintf(out, "needed %s, had %s above the reserve",
 			format_bytes(need, v->need_bytes), format_bytes(have, v->have_bytes));
-	fprintf(out, "           would have been admitted with: %s\n",
+	if (r->claimed_count)
+		fprintf(out,
+			" after what others have reserved, or taken since the snapshot, which had "
+			"%s",
+			format_bytes(have, r->room_bytes));
+	fprintf(out, "\n           would have been admitted with: %s\n",
 		report_prevented(text, story, r));
+}
+
+/* A config comes with the agent's records only, and so do verdicts. */
+static void print_no_verdicts(FILE *out, const struct story *story)
+{
+	fprintf(out, "verdicts %s\n",
+		story->has_config
+			? "none that an engine reported"
+			: "not known: this trace is without the agent's records, and has none");
+	if (story->worst_level == PN_MEM_LEVEL_CRITICAL)
+		fprintf(out, "         what took the memory may have done so without pn_admit, "
+			     "which can refuse it\n");
 }
 
 static void print_verdicts(FILE *out, const struct story *story)
 {
+	if (!story->verdict_count[PN_VERDICT_ADMIT] && !story->verdict_count[PN_VERDICT_CAP] &&
+	    !story->verdict_count[PN_VERDICT_REJECT]) {
+		print_no_verdicts(out, story);
+		return;
+	}
 	fprintf(out, "verdicts %llu admitted, %llu capped, %llu refused, as engines reported\n",
 		(ull)story->verdict_count[PN_VERDICT_ADMIT],
 		(ull)story->verdict_count[PN_VERDICT_CAP],
@@ -272,11 +354,6 @@ static void print_verdicts(FILE *out, const struct story *story)
 		print_refusal(out, story, &story->refusal[i]);
 	if (story->refusal_rest)
 		fprintf(out, "         and %llu more\n", (ull)story->refusal_rest);
-	if (story->worst_level == PN_MEM_LEVEL_CRITICAL &&
-	    !story->verdict_count[PN_VERDICT_ADMIT] && !story->verdict_count[PN_VERDICT_CAP] &&
-	    !story->verdict_count[PN_VERDICT_REJECT])
-		fprintf(out, "         no engine asked: what took the memory did so without "
-			     "pn_admit, which could have refused it\n");
 }
 
 void report_print(FILE *out, const char *path, const struct story *story, enum trace_file_end end)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The words of a report. See trace_report.h. */
+#include <stdarg.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -30,15 +31,14 @@ char *report_cgroup(char buf[static REPORT_TEXT], const struct story *story, uin
 
 char *report_view(char buf[static REPORT_TEXT], const struct story *story, uint32_t view)
 {
-	uint32_t id = story->view[view].id;
-	const char *name = trace_names_get(story->names, TRACE_NAME_VIEW, id);
+	const char *name = trace_views_name(story->views, view);
 
 	if (!view)
 		snprintf(buf, REPORT_TEXT, "the host");
 	else if (name)
 		snprintf(buf, REPORT_TEXT, "%s", name);
 	else
-		snprintf(buf, REPORT_TEXT, "view %u", id);
+		snprintf(buf, REPORT_TEXT, "view %u", trace_views_id(story->views, view));
 	return buf;
 }
 
@@ -71,57 +71,130 @@ const char *report_check(uint32_t check)
 	return check < 7 ? names[check] : "?";
 }
 
-/* What its reserve would have had to be, or how much less others would have had to use. */
-static int say_bytes(char *buf, const struct story_refusal *refusal, const char *whose)
+/* A list in a buffer of REPORT_TEXT, of which `used` are in use. */
+struct text {
+	char *buf;
+	int used;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(text->buf + text->used, (size_t)(REPORT_TEXT - text->used), format, args);
+	va_end(args);
+	text->used = n < REPORT_TEXT - text->used ? text->used + n : REPORT_TEXT - 1;
+}
+
+/* Another way. */
+static void or_else(struct text *text)
+{
+	if (text->used)
+		say(text, ", or ");
+}
+
+/* Rounded up, so that what is printed suffices. */
+static char *enough_bytes(char buf[static FORMAT_BYTES], uint64_t bytes)
+{
+	uint64_t unit = 1, tenth;
+
+	while (bytes / unit >= 1024 && unit < 1ull << 60)
+		unit *= 1024;
+	tenth = unit < 10 ? 1 : unit / 10;
+	return format_bytes(buf, bytes + (tenth - bytes % tenth) % tenth);
+}
+
+bool report_has_settings(const struct story_refusal *refusal)
+{
+	return refusal->with.given && !refusal->no_settings && !refusal->unsure;
+}
+
+static void say_settings(struct text *text, const struct story_refusal *refusal)
+{
+	const struct replay_policy *with = &refusal->with;
+	const char *and = "";
+
+	if (!report_has_settings(refusal))
+		return;
+	if (refusal->estimate)
+		say(text, "about ");
+	if (with->given & REPLAY_PSI_FULL_REJECT) {
+		say(text, "PN_PSI_FULL_REJECT=%.2f", with->with.psi_full_reject_pct);
+		and = " and ";
+	}
+	if (with->given & REPLAY_HOST_RESERVE) {
+		say(text, "%sPN_HOST_RESERVE_BYTES=%lluM", and,
+		    (unsigned long long)with->with.host_reserve_bytes >> 20);
+		and = " and ";
+	}
+	if (with->given & REPLAY_DIE_RESERVE)
+		say(text, "%sPN_DIE_RESERVE_BYTES=%lluM", and,
+		    (unsigned long long)with->with.die_reserve_bytes >> 20);
+}
+
+/* Bytes that others would have had to leave, and of what. */
+static void say_freed(struct text *text, const struct story_refusal *refusal)
 {
 	char bytes[FORMAT_BYTES];
-	uint64_t reserve_bytes = refusal->first.reserve_bytes;
 
-	if (reserve_bytes >= refusal->worst_lack_bytes && reserve_bytes)
-		return snprintf(buf, REPORT_TEXT, "%s reserve of %s", whose,
-				format_bytes(bytes, reserve_bytes - refusal->worst_lack_bytes));
-	return snprintf(buf, REPORT_TEXT, "%s less in use",
-			format_bytes(bytes, refusal->worst_lack_bytes));
+	if (!refusal->freed_bytes || refusal->unsure)
+		return;
+	or_else(text);
+	if (refusal->first.check == PN_CHECK_PSI_FULL)
+		say(text, "no stalls and ");
+	say(text, "%s less in use%s", enough_bytes(bytes, refusal->freed_bytes),
+	    refusal->first.check == PN_CHECK_DIE      ? " on the die"
+	    : refusal->first.check == PN_CHECK_CGROUP ? " there, or memory.max higher"
+						      : "");
+}
+
+/* What no number of this trace says more of. */
+static void say_check(struct text *text, const struct story_refusal *refusal)
+{
+	switch (refusal->first.check) {
+	case PN_CHECK_NONE:
+		say(text, "a level below CRITICAL");
+		break;
+	case PN_CHECK_NO_DIE:
+		say(text, "the die in the snapshot");
+		break;
+	case PN_CHECK_WINDOW:
+		say(text, "a window of %d tokens%s", refusal->most_tokens,
+		    report_has_settings(refusal) || refusal->freed_bytes ? " and " : "");
+		break;
+	default:
+		break;
+	}
 }
 
 char *report_prevented(char buf[static REPORT_TEXT], const struct story *story,
 		       const struct story_refusal *refusal)
 {
-	const struct trace_verdict *first = &refusal->first;
+	struct text text = { buf, 0 };
 	char wait[FORMAT_BYTES];
-	int n = 0;
 
-	switch (first->check) {
-	case PN_CHECK_NONE:
-		n = snprintf(buf, REPORT_TEXT, "a level below CRITICAL");
-		break;
-	case PN_CHECK_PSI_FULL:
-		n = snprintf(buf, REPORT_TEXT, "PN_PSI_FULL_REJECT above %.2f",
-			     first->psi_full_pct);
-		break;
-	case PN_CHECK_HOST:
-		n = say_bytes(buf, refusal, "a");
-		break;
-	case PN_CHECK_CGROUP:
-		/* Its reserve follows from its limit. */
-		n = snprintf(buf, REPORT_TEXT, "%s less in use there, or memory.max higher",
-			     format_bytes(wait, refusal->worst_lack_bytes));
-		break;
-	case PN_CHECK_DIE:
-		n = say_bytes(buf, refusal, "a die");
-		break;
-	case PN_CHECK_NO_DIE:
-		n = snprintf(buf, REPORT_TEXT, "the die in the snapshot");
-		break;
-	default:
-		n = snprintf(buf, REPORT_TEXT, "a window of %d tokens", first->n_tokens);
-		break;
+	buf[0] = 0;
+	say_check(&text, refusal);
+	say_settings(&text, refusal);
+	if (refusal->first.check != PN_CHECK_WINDOW || !report_has_settings(refusal))
+		say_freed(&text, refusal);
+	if (refusal->claimed_count == refusal->count)
+		say(&text, "less reserved by others");
+	if (refusal->least_fit_tokens > 0 && refusal->first.check != PN_CHECK_WINDOW) {
+		or_else(&text);
+		say(&text, "a window of %d tokens", refusal->least_fit_tokens);
 	}
-	if (first->fit_tokens > 0 && first->check != PN_CHECK_WINDOW)
-		n += snprintf(buf + n, REPORT_TEXT - (size_t)n, ", a window of %d tokens",
-			      first->fit_tokens);
-	if (refusal->admitted_ns)
-		snprintf(buf + n, REPORT_TEXT - (size_t)n, ", holding it %s",
-			 format_duration(wait, refusal->admitted_ns - refusal->first_ns));
+	if (refusal->admitted_ns) {
+		or_else(&text);
+		say(&text, "holding %s %s", refusal->count > 1 ? "the first" : "it",
+		    format_duration(wait, refusal->admitted_ns - refusal->first_ns));
+	}
+	if (!text.used)
+		say(&text, "not known");
+	if (refusal->claimed_count && refusal->claimed_count < refusal->count)
+		say(&text, "; %llu of them with less reserved by others",
+		    (unsigned long long)refusal->claimed_count);
 	return buf;
 }

@@ -26,11 +26,15 @@ struct story *story_new(const struct trace_head *head)
 		return NULL;
 	story->head = *head;
 	story->names = trace_names_new();
+	story->views = trace_views_new();
+	story->view = calloc(TRACE_VIEWS_MAX, sizeof(struct story_view));
+	story->policy.recorded = story->policy.with = level_config_default;
 	story->tasks.room = STORY_TASKS;
 	story->tasks.entry = calloc(STORY_TASKS, sizeof(struct story_staller));
 	story->cgroups.room = STORY_CGROUPS;
 	story->cgroups.entry = calloc(STORY_CGROUPS, sizeof(struct story_staller));
-	if (story->names && story->tasks.entry && story->cgroups.entry)
+	if (story->names && story->views && story->view && story->tasks.entry &&
+	    story->cgroups.entry)
 		return story;
 	story_free(story);
 	return NULL;
@@ -40,7 +44,14 @@ void story_free(struct story *story)
 {
 	if (!story)
 		return;
+	for (uint32_t i = 0; story->view && story->views && i < trace_views_count(story->views);
+	     i++)
+		free(story->view[i].history);
+	for (unsigned i = 0; i < story->refusal_count; i++)
+		free(story->refusal[i].question);
+	free(story->view);
 	trace_names_free(story->names);
+	trace_views_free(story->views);
 	free(story->tasks.entry);
 	free(story->cgroups.entry);
 	free(story);
@@ -122,52 +133,51 @@ static void add_event(struct story *story, const struct trace_record *record)
 	}
 }
 
-/* Where a view's numbers are kept; those for which there is no room share the last place. */
-static uint32_t view_place(struct story *story, uint32_t id)
+/* What is kept of a view over time; NULL without memory, and of one that has no place. */
+static struct story_history *history_of(struct story *story, uint32_t place)
 {
-	uint32_t at = id % (STORY_VIEWS - 1);
+	struct story_view *view;
 
-	if (!id)
-		return 0;
-	for (uint32_t i = 0; i < STORY_VIEWS - 2; i++) {
-		uint32_t place = 1 + (at + i) % (STORY_VIEWS - 2);
-
-		if (story->view[place].id && story->view[place].id != id)
-			continue;
-		story->view[place].id = id;
-		return place;
-	}
-	story->view[STORY_VIEWS - 1].id = id;
-	return STORY_VIEWS - 1;
+	if (place == TRACE_VIEW_NONE)
+		return NULL;
+	view = &story->view[place];
+	if (!view->history)
+		view->history = calloc(1, sizeof(*view->history));
+	return view->history;
 }
 
 /* ---- looks --------------------------------------------------------------------------------------
  */
 
-static void keep_history(struct story_view *view, uint64_t ts_ns, uint64_t used_bytes)
+static void keep_history(struct story_history *history, uint64_t ts_ns, uint64_t used_bytes)
 {
-	unsigned newest = (view->history_count - 1) % STORY_HISTORY;
+	unsigned newest = (history->count - 1) % STORY_HISTORY;
 
-	if (view->history_count && ts_ns - view->history[newest].ts_ns < HISTORY_NS)
+	if (history->count && ts_ns - history->sample[newest].ts_ns < HISTORY_NS)
 		return;
-	newest = view->history_count++ % STORY_HISTORY;
-	view->history[newest].ts_ns = ts_ns;
-	view->history[newest].used_bytes = used_bytes;
+	newest = history->count++ % STORY_HISTORY;
+	history->sample[newest].ts_ns = ts_ns;
+	history->sample[newest].used_bytes = used_bytes;
 }
 
-/* Bytes a second from the oldest that is kept, and not too old, to now. */
-static double growth(const struct story_view *view, uint64_t ts_ns, uint64_t used_bytes)
+/* Bytes a second in the time before, or from the first look in it on. */
+static double growth(const struct story_view *view, uint64_t ts_ns)
 {
-	unsigned kept = view->history_count < STORY_HISTORY ? view->history_count : STORY_HISTORY;
+	const struct story_history *history = view->history;
+	unsigned kept;
 
+	if (!history)
+		return 0;
+	kept = history->count < STORY_HISTORY ? history->count : STORY_HISTORY;
 	for (unsigned back = kept; back > 0; back--) {
-		unsigned i = (view->history_count - back) % STORY_HISTORY;
-		uint64_t age_ns = ts_ns - view->history[i].ts_ns;
+		unsigned i = (history->count - back) % STORY_HISTORY;
+		uint64_t age_ns = ts_ns - history->sample[i].ts_ns;
 
 		if (age_ns && age_ns <= BEFORE_NS)
-			return fmin(((double)used_bytes - (double)view->history[i].used_bytes) /
-					    ((double)age_ns / 1e9),
-				    GROWTH_MAX);
+			return fmin(
+				((double)view->used_bytes - (double)history->sample[i].used_bytes) /
+					((double)age_ns / 1e9),
+				GROWTH_MAX);
 	}
 	return 0;
 }
@@ -223,69 +233,44 @@ static void worst_moment(struct story *story, const struct trace_look *look, uin
 	story->worst_view = look->view;
 	story->worst_reasons = look->reasons;
 	worst_faulters(story, ts_ns);
-	for (unsigned i = 0; i < STORY_VIEWS; i++) {
+	for (uint32_t i = 0; i < trace_views_count(story->views); i++) {
 		struct story_view *view = &story->view[i];
-		unsigned newest = (view->history_count - 1) % STORY_HISTORY;
+		bool gone = trace_views_ended(story->views, i) || ts_ns < view->seen_ns ||
+			    ts_ns - view->seen_ns > BEFORE_NS;
 
-		if (!view->used || !view->history_count)
-			continue;
-		view->growth_bytes_per_s = i == look->view
-						   ? growth(view, ts_ns, used_bytes(look))
-						   : growth(view, view->history[newest].ts_ns,
-							    view->history[newest].used_bytes);
+		view->growth_bytes_per_s = view->used && !gone ? growth(view, ts_ns) : 0;
 	}
 }
 
 static uint32_t worst_of_views(struct story *story, uint64_t ts_ns)
 {
-	uint32_t level = 0;
+	uint32_t level = 0, kept = 0;
 
-	for (unsigned i = 0; i < STORY_VIEWS; i++) {
-		struct story_view *view = &story->view[i];
+	for (uint32_t i = 0; i < story->raised_count; i++) {
+		struct story_view *view = &story->view[story->raised[i]];
 
-		if (view->used && ts_ns > view->seen_ns && ts_ns - view->seen_ns > VIEW_GONE_NS)
-			view->level = 0;
-		if (view->used && view->level > level)
+		if (ts_ns > view->seen_ns && ts_ns - view->seen_ns > VIEW_GONE_NS)
+			view->level = PN_MEM_LEVEL_OK;
+		view->raised = view->level > PN_MEM_LEVEL_OK;
+		if (!view->raised)
+			continue;
+		story->raised[kept++] = story->raised[i];
+		if (view->level > level)
 			level = view->level;
 	}
+	story->raised_count = kept;
 	return level;
 }
 
-/* Would these numbers have admitted what was refused? */
-static bool would_admit(const struct trace_verdict *verdict, const struct trace_look *look)
+static void set_level(struct story *story, uint32_t place, uint32_t level)
 {
-	uint64_t have = 0;
+	struct story_view *view = &story->view[place];
 
-	switch (verdict->check) {
-	case PN_CHECK_NONE: /* refused by the level alone */
-		return look->level < PN_MEM_LEVEL_CRITICAL;
-	case PN_CHECK_PSI_FULL:
-		return fmax(look->host_psi_full_avg10, look->live_psi_full_avg10) <
-		       verdict->psi_limit_pct;
-	case PN_CHECK_HOST:
-		have = look->host_avail_bytes;
-		break;
-	case PN_CHECK_CGROUP:
-		have = look->cgroup_headroom_bytes;
-		break;
-	default:
-		return false;
-	}
-	return have > verdict->reserve_bytes &&
-	       have - verdict->reserve_bytes >= verdict->need_bytes;
-}
-
-static void release_waiting(struct story *story, const struct trace_look *look, uint64_t ts_ns)
-{
-	for (unsigned i = 0; i < story->refusal_count; i++) {
-		struct story_refusal *refusal = &story->refusal[i];
-
-		if (!refusal->waiting || refusal->first.view != look->view ||
-		    ts_ns <= refusal->first_ns || !would_admit(&refusal->first, look))
-			continue;
-		refusal->waiting = false;
-		refusal->admitted_ns = ts_ns;
-	}
+	view->level = level;
+	if (level == PN_MEM_LEVEL_OK || view->raised)
+		return;
+	view->raised = true;
+	story->raised[story->raised_count++] = place;
 }
 
 static void look_host(struct story *story, const struct trace_look *look, uint64_t ts_ns)
@@ -320,21 +305,26 @@ static void pass_time(struct story *story, uint64_t ts_ns)
 
 static void end_view(struct story *story, uint64_t id, uint64_t ts_ns)
 {
-	if (!id || id > UINT32_MAX)
+	uint32_t place = trace_views_place(story->views, id);
+
+	if (!place || place == TRACE_VIEW_NONE)
 		return;
 	pass_time(story, ts_ns);
-	story->view[view_place(story, (uint32_t)id)].level = PN_MEM_LEVEL_OK;
+	story->view[place].level = PN_MEM_LEVEL_OK;
 	story->level = worst_of_views(story, ts_ns);
 }
 
 static void add_look(struct story *story, const struct trace_record *record)
 {
+	struct story_history *history;
 	struct story_view *view;
 	struct trace_look look;
 	uint64_t ts_ns = record->ts_ns;
 
 	trace_get(record, &look, sizeof(look));
-	look.view = view_place(story, look.view);
+	look.view = trace_views_place(story->views, look.view);
+	if (look.view == TRACE_VIEW_NONE)
+		return;
 	if (look.level > PN_MEM_LEVEL_CRITICAL)
 		look.level = PN_MEM_LEVEL_CRITICAL;
 	if (!look.view)
@@ -343,7 +333,8 @@ static void add_look(struct story *story, const struct trace_record *record)
 	pass_time(story, ts_ns);
 	view->used = true;
 	view->seen_ns = ts_ns;
-	view->level = look.level;
+	view->used_bytes = used_bytes(&look);
+	set_level(story, look.view, look.level);
 	if (look.cgroup_limit_bytes)
 		view->limit_bytes = look.cgroup_limit_bytes;
 	if (look.cgroup_current_bytes > view->peak_bytes) {
@@ -353,8 +344,12 @@ static void add_look(struct story *story, const struct trace_record *record)
 	story->level = worst_of_views(story, ts_ns);
 	if (look.level > story->worst_level)
 		worst_moment(story, &look, ts_ns);
-	keep_history(view, ts_ns, used_bytes(&look));
-	release_waiting(story, &look, ts_ns);
+	history = history_of(story, look.view);
+	if (!history)
+		return;
+	keep_history(history, ts_ns, view->used_bytes);
+	replay_see(&history->replay, &look);
+	story_release(story, look.view, &history->replay, ts_ns);
 }
 
 /* ---- dies, verdicts and the rest ----------------------------------------------------------------
@@ -362,24 +357,15 @@ static void add_look(struct story *story, const struct trace_record *record)
 
 static void add_die(struct story *story, const struct trace_record *record)
 {
+	struct story_history *history;
 	struct story_die *die = NULL;
 	struct trace_die now;
 
 	trace_get(record, &now, sizeof(now));
-	now.view = view_place(story, now.view);
+	history = history_of(story, trace_views_place(story->views, now.view));
+	if (history)
+		replay_die(&history->replay, &story->policy, &now);
 	now.pci[sizeof(now.pci) - 1] = 0;
-	for (unsigned i = 0; i < story->refusal_count; i++) {
-		struct story_refusal *refusal = &story->refusal[i];
-		const struct trace_verdict *first = &refusal->first;
-
-		if (refusal->waiting && first->check == PN_CHECK_DIE && first->view == now.view &&
-		    first->die_id == (int32_t)now.index && record->ts_ns > refusal->first_ns &&
-		    now.free_bytes > first->reserve_bytes &&
-		    now.free_bytes - first->reserve_bytes >= first->need_bytes) {
-			refusal->waiting = false;
-			refusal->admitted_ns = record->ts_ns;
-		}
-	}
 	if (!now.budget_bytes)
 		return;
 	for (unsigned i = 0; i < story->die_count && !die; i++)
@@ -401,50 +387,20 @@ static void add_die(struct story *story, const struct trace_record *record)
 	die->budget_bytes = now.budget_bytes;
 }
 
-static struct story_refusal *refusal_get(struct story *story, const struct trace_verdict *verdict)
-{
-	for (unsigned i = 0; i < story->refusal_count; i++) {
-		const struct trace_verdict *first = &story->refusal[i].first;
-
-		if (first->pid == verdict->pid && first->ask == verdict->ask &&
-		    first->check == verdict->check && first->verdict == verdict->verdict)
-			return &story->refusal[i];
-	}
-	if (story->refusal_count == STORY_REFUSALS)
-		return NULL;
-	return &story->refusal[story->refusal_count++];
-}
-
 static void add_verdict(struct story *story, const struct trace_record *record)
 {
-	struct story_refusal *refusal;
+	struct story_history *history;
 	struct trace_verdict verdict;
-	uint64_t lack;
 
 	trace_get(record, &verdict, sizeof(verdict));
 	verdict.comm[sizeof(verdict.comm) - 1] = 0;
 	trace_printable(verdict.comm, sizeof(verdict.comm), verdict.comm);
-	verdict.view = view_place(story, verdict.view);
-	story->verdict_count[verdict.verdict <= PN_VERDICT_REJECT ? verdict.verdict
-								  : PN_VERDICT_REJECT]++;
-	if (verdict.verdict == PN_VERDICT_ADMIT)
-		return;
-	refusal = refusal_get(story, &verdict);
-	if (!refusal) {
-		story->refusal_rest++;
-		return;
-	}
-	if (!refusal->count++) {
-		refusal->first = verdict;
-		refusal->first_ns = record->ts_ns;
-		refusal->waiting = true;
-	}
-	lack = verdict.need_bytes > verdict.have_bytes ? verdict.need_bytes - verdict.have_bytes
-						       : 0;
-	if (lack > refusal->worst_lack_bytes) {
-		refusal->worst_lack_bytes = lack;
-		refusal->worst_need_bytes = verdict.need_bytes;
-	}
+	verdict.view = trace_views_place(story->views, verdict.view);
+	if (verdict.verdict > PN_VERDICT_REJECT)
+		verdict.verdict = PN_VERDICT_REJECT;
+	story->verdict_count[verdict.verdict]++;
+	history = history_of(story, verdict.view);
+	story_verdict(story, history ? &history->replay : NULL, record->ts_ns, &verdict);
 }
 
 static void add_unknown(struct story *story, const struct trace_record *record)
@@ -479,27 +435,44 @@ static void add_schema(struct story *story, const struct trace_record *record)
 static void add_vmstat(struct story *story, const struct trace_record *record)
 {
 	trace_get(record, &story->last_vmstat, sizeof(story->last_vmstat));
-	if (!story->has_vmstat)
+	if (!story->vmstat_count++)
 		story->first_vmstat = story->last_vmstat;
-	story->has_vmstat = true;
 }
 
-/* What khugepaged reclaims is in it too: little. */
-static uint64_t left_of(uint64_t all, uint64_t direct, uint64_t kswapd)
-{
-	return all > direct + kswapd ? all - direct - kswapd : 0;
-}
-
-void story_limit_reclaim(const struct story *story, uint64_t *ret_scanned, uint64_t *ret_taken)
+void story_vmstat(const struct story *story, struct trace_vmstat *ret)
 {
 	const struct trace_vmstat *a = &story->first_vmstat, *b = &story->last_vmstat;
 
-	*ret_scanned = left_of(b->scan_all_pages - a->scan_all_pages,
-			       b->scan_direct_pages - a->scan_direct_pages,
-			       b->scan_kswapd_pages - a->scan_kswapd_pages);
-	*ret_taken = left_of(b->steal_all_pages - a->steal_all_pages,
-			     b->steal_direct_pages - a->steal_direct_pages,
-			     b->steal_kswapd_pages - a->steal_kswapd_pages);
+	*ret = (struct trace_vmstat){
+		.scan_direct_pages = u64_sub(b->scan_direct_pages, a->scan_direct_pages),
+		.steal_direct_pages = u64_sub(b->steal_direct_pages, a->steal_direct_pages),
+		.scan_kswapd_pages = u64_sub(b->scan_kswapd_pages, a->scan_kswapd_pages),
+		.steal_kswapd_pages = u64_sub(b->steal_kswapd_pages, a->steal_kswapd_pages),
+		.scan_all_pages = u64_sub(b->scan_all_pages, a->scan_all_pages),
+		.steal_all_pages = u64_sub(b->steal_all_pages, a->steal_all_pages),
+	};
+}
+
+/* What khugepaged reclaims is in it too: little. */
+void story_limit_reclaim(const struct story *story, uint64_t *ret_scanned, uint64_t *ret_taken)
+{
+	struct trace_vmstat did;
+
+	story_vmstat(story, &did);
+	*ret_scanned =
+		u64_sub(u64_sub(did.scan_all_pages, did.scan_direct_pages), did.scan_kswapd_pages);
+	*ret_taken = u64_sub(u64_sub(did.steal_all_pages, did.steal_direct_pages),
+			     did.steal_kswapd_pages);
+}
+
+uint64_t story_stall_count(const struct story *story)
+{
+	return u64_sub(story->last_look.stalls, story->first_look.stalls);
+}
+
+uint64_t story_stall_ns(const struct story *story)
+{
+	return u64_sub(story->last_look.stall_ns, story->first_look.stall_ns);
 }
 
 static void add_mark(struct story *story, const struct trace_record *record)
@@ -543,6 +516,7 @@ bool story_is_mine(const struct story *story, uint32_t pid)
 void story_add(struct story *story, const struct trace_record *record)
 {
 	story->record_count++;
+	trace_views_add(story->views, record);
 	switch (record->kind) {
 	case TRACE_SCHEMA:
 		add_schema(story, record);
@@ -550,6 +524,8 @@ void story_add(struct story *story, const struct trace_record *record)
 	case TRACE_CONFIG:
 		trace_get(record, &story->config, sizeof(story->config));
 		story->has_config = true;
+		replay_recorded(&story->config, &story->policy.recorded);
+		story->policy.with = story->policy.recorded;
 		return;
 	case TRACE_NAME:
 		trace_names_add(story->names, record);

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 
 #include "cli/trace_names.h"
+#include "cli/trace_views.h"
+#include "core/replay.h"
 #include "core/trace.h"
 
 /* A histogram of durations: eight buckets for each power of two, so that a value is 9 % off at
@@ -46,22 +48,26 @@ struct story_table {
 /* What a view used in the last seconds, so that its growth before a moment can be told. */
 #define STORY_HISTORY 64
 
-struct story_view {
-	bool used;
-	uint32_t id; /* as records have it */
-	uint32_t level;
-	uint64_t seen_ns;
-	uint64_t peak_bytes, limit_bytes; /* of its cgroup */
-	uint64_t peak_ns;
+struct story_history {
 	struct {
 		uint64_t ts_ns;
 		uint64_t used_bytes;
-	} history[STORY_HISTORY];
-	unsigned history_count;
-	double growth_bytes_per_s; /* in the seconds before the worst moment */
+	} sample[STORY_HISTORY];
+	unsigned count;
+	struct replay_view replay; /* for its verdicts */
 };
 
-#define STORY_VIEWS 256
+struct story_view {
+	bool used;
+	bool raised; /* it is in the story's list */
+	uint32_t level;
+	uint64_t seen_ns;
+	uint64_t used_bytes;              /* then */
+	uint64_t peak_bytes, limit_bytes; /* of its cgroup */
+	uint64_t peak_ns;
+	struct story_history *history; /* NULL: none so far, or no memory */
+	double growth_bytes_per_s;     /* in the seconds before the worst moment */
+};
 
 struct story_faulter {
 	uint64_t ts_ns;
@@ -81,15 +87,27 @@ struct story_die {
 
 #define STORY_DIES 64
 
-/* Verdicts of one kind and cause, of one engine. */
+/* Verdicts of one kind and cause, of one engine. The view in them is a place. */
 struct story_refusal {
-	struct trace_verdict first;
+	struct trace_verdict first, newest;
 	uint64_t first_ns;
 	uint64_t count;
-	uint64_t worst_need_bytes; /* of the one that lacked most */
-	uint64_t worst_lack_bytes;
-	bool waiting;         /* nothing would have admitted the first of them yet */
-	uint64_t admitted_ns; /* when the numbers would have, 0 never */
+	int32_t least_fit_tokens, most_tokens;
+
+	/* What would have admitted all of them. */
+	struct replay_policy with; /* these settings, where some are given ... */
+	bool no_settings;          /* ... and there are some */
+	uint64_t freed_bytes;      /* so much less in use, of those that lacked bytes */
+	bool estimate;             /* what they cost is not known exactly */
+	bool unsure;               /* one of them cannot be asked again */
+
+	/* Those for which the snapshot has room: reserved by others, or taken since. */
+	uint64_t claimed_count;
+	uint64_t room_bytes; /* of the first of them */
+
+	struct replay_question *question; /* the first one's, NULL if it cannot be asked again */
+	bool waiting;                     /* no later look would have admitted that one so far */
+	uint64_t admitted_ns;             /* when one did, 0 never */
 };
 
 #define STORY_REFUSALS 32
@@ -108,9 +126,11 @@ struct story_kill {
 
 struct story {
 	struct trace_names *names;
+	struct trace_views *views;
 	struct trace_head head;
 	struct trace_config config;
 	bool has_config;
+	struct replay_policy policy; /* as recorded, or the defaults */
 	uint64_t record_count;
 	uint64_t first_ns, last_ns; /* of looks, events and verdicts */
 	struct trace_drops drops;
@@ -130,7 +150,7 @@ struct story {
 	uint64_t look_ns;     /* of the look before */
 	uint32_t worst_level; /* highest, and when and why it was first reached */
 	uint64_t worst_ns;
-	uint32_t worst_view;
+	uint32_t worst_view; /* place */
 	uint32_t worst_reasons;
 
 	bool has_look;
@@ -140,7 +160,9 @@ struct story {
 	uint64_t most_full_ns;
 	struct trace_look first_look, last_look; /* of the host's view */
 
-	struct story_view view[STORY_VIEWS]; /* by place; the first is the host's */
+	struct story_view *view; /* by place, TRACE_VIEWS_MAX of them */
+	uint32_t raised[TRACE_VIEWS_MAX];
+	uint32_t raised_count; /* places of views above OK */
 	struct story_table tasks;
 	struct story_table cgroups;
 	struct story_stalls kthreads;
@@ -151,7 +173,7 @@ struct story {
 	uint64_t memcg_count[PN_MEMCG_COUNT];
 	uint64_t cuda_count;
 
-	bool has_vmstat;
+	uint64_t vmstat_count;
 	struct trace_vmstat first_vmstat, last_vmstat;
 
 	struct story_die die[STORY_DIES];
@@ -174,9 +196,16 @@ struct story {
 	unsigned unknown_count;
 };
 
+/* What reclaim did between the first sample of /proc/vmstat and the last. */
+void story_vmstat(const struct story *story, struct trace_vmstat *ret);
+
 /* Pages scanned and reclaimed for the limits of cgroups, which the kernel counts only in its sums.
  */
 void story_limit_reclaim(const struct story *story, uint64_t *ret_scanned, uint64_t *ret_taken);
+
+/* A counter's increase over the trace; 0 if it fell, as with a new agent. */
+uint64_t story_stall_count(const struct story *story);
+uint64_t story_stall_ns(const struct story *story);
 
 /* Does this process belong to the command that was recorded? */
 bool story_is_mine(const struct story *story, uint32_t pid);
@@ -189,6 +218,15 @@ void story_add(struct story *story, const struct trace_record *record);
 
 /* After the last record: what goes on until then is closed. */
 void story_finish(struct story *story);
+
+/*
+ * trace_refusals.c: a verdict, whose view is the place of *view (NULL: nothing is known of it); a
+ * look of a view, which may have room for what waits.
+ */
+void story_verdict(struct story *story, struct replay_view *view, uint64_t ts_ns,
+		   const struct trace_verdict *verdict);
+void story_release(struct story *story, uint32_t place, const struct replay_view *view,
+		   uint64_t ts_ns);
 
 /* trace_stallers.c: one more; the entry of a task or (tid 0) cgroup, NULL if there is no room. */
 void story_stalls_add(struct story_stalls *stalls, uint64_t ns);
