@@ -55,11 +55,14 @@ high_view() { # a view's number is any
 	nothing_differs "$dir/300" && says 'verdicts +20,' 'CRITICAL for 26.4 s -> 26.4 s'
 }
 one_number() { # that views have one after the other: each change is of the one that had it then
-	"$build/tests/trace_make" --short 300 2000 >"$dir/short"
-	expect_status 0 "$pnmem" trace replay "$dir/short" -p host_reserve_bytes=16G &&
-		[ "$(grep -oE '/short/[0-9]+' "$dir/out" | sort -u | wc -l)" -eq 300 ] &&
-		says '^\+0\.200 s  /short/0  OK' '^\+89\.900 s  /short/299  TIGHT' &&
-		! grep -q 'taken as recorded' "$dir/out"
+	local option
+	for option in --quiet --names-first; do
+		"$build/tests/trace_make" --short 300 $option 2000 >"$dir/short"
+		expect_status 0 "$pnmem" trace replay "$dir/short" -p host_reserve_bytes=16G &&
+			[ "$(grep -oE '/short/[0-9]+' "$dir/out" | sort -u | wc -l)" -eq 300 ] &&
+			says '^\+0\.200 s  /short/0  OK' '^\+89\.900 s  /short/299  TIGHT' &&
+			! grep -q 'taken as recorded' "$dir/out" || return 1
+	done
 }
 too_many_views() {
 	"$build/tests/trace_make" --short 6000 2000 >"$dir/many"

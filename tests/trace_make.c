@@ -11,7 +11,8 @@
  *   --ended     with a view that is CRITICAL for a second and then ends
  *   --gone      with engines that took memory fast, and end or fall silent before it is CRITICAL
  *   --view N    the loader's view has this number
- *   --short N   with N views of a moment each; up to 900 of them have one number after the other
+ *   --short N   with N views of a moment each, which up to 900 have one number after the other
+ *   --names-first  all names at the start, with their times, as a flight recorder's file has them
  *   --refused   requests of 1 GiB, no limit: first there is no memory, then it stalls for long
  *   --reserved  others have reserved nearly all of the host at second 6
  *   --quiet     no verdicts
@@ -37,8 +38,9 @@
 #define OTHER_CG       33
 
 static uint64_t record_count;
-static bool newer, hostile, ended, gone, refused, reserved, quiet, bare;
+static bool newer, hostile, ended, gone, refused, reserved, quiet, bare, names_first;
 static uint32_t view_id = 1, short_count;
+static uint64_t span_ns = 90 * S_NS;
 
 static void put(uint16_t kind, uint64_t ts_ns, const void *fixed, size_t bytes, const char *text)
 {
@@ -61,6 +63,15 @@ static void put_name_at(uint64_t now_ns, uint32_t of, uint64_t id, const char *t
 static void put_name(uint32_t of, uint64_t id, const char *text)
 {
 	put_name_at(START_NS, of, id, text);
+}
+
+/* Up to 900 of them have one number after the other. */
+static void put_short_name(uint64_t now_ns, uint64_t i)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/short/%llu", (unsigned long long)i);
+	put_name_at(now_ns, TRACE_NAME_VIEW, ENDED_VIEW + (short_count > 900 ? i : 0), name);
 }
 
 static void put_start(void)
@@ -96,6 +107,9 @@ static void put_start(void)
 	if (!bare)
 		put(TRACE_CONFIG, START_NS, &config, sizeof(config), NULL);
 	put_name(TRACE_NAME_VIEW, view_id, "/engines/loader");
+	for (uint64_t step = 0, i = 0; names_first && step < 900; step++)
+		for (; i < short_count * (step + 1) / 900; i++)
+			put_short_name(START_NS + span_ns / 900 * step, i);
 	if (gone) {
 		put_name(TRACE_NAME_VIEW, ENDED_VIEW, "/engines/gone");
 		put_name(TRACE_NAME_VIEW, QUIET_VIEW, "/engines/silent");
@@ -268,10 +282,9 @@ static void put_short(uint64_t now_ns, const struct trace_look *look, uint64_t s
 
 	for (uint64_t i = short_count * step / 900; i < next; i++) {
 		uint32_t view = ENDED_VIEW + (uint32_t)(short_count > 900 ? i : 0);
-		char name[32];
 
-		snprintf(name, sizeof(name), "/short/%llu", (unsigned long long)i);
-		put_name_at(now_ns, TRACE_NAME_VIEW, view, name);
+		if (!names_first)
+			put_short_name(now_ns, i);
 		put_view(now_ns, *look, view, (uint32_t)(i % 3), (i + 1) << 20);
 		put_end(now_ns + 1, view);
 	}
@@ -279,7 +292,7 @@ static void put_short(uint64_t now_ns, const struct trace_look *look, uint64_t s
 
 int main(int argc, char **argv)
 {
-	uint64_t wanted = 10000, span_ns = 90 * S_NS;
+	uint64_t wanted = 10000;
 	struct merge_state carry[2] = { 0 };
 	struct die_table dies = { 0 }, none = { 0 };
 	pn_mem_state state;
@@ -297,6 +310,7 @@ int main(int argc, char **argv)
 		reserved = reserved || !strcmp(argv[1], "--reserved");
 		quiet = quiet || !strcmp(argv[1], "--quiet");
 		bare = bare || !strcmp(argv[1], "--bare");
+		names_first = names_first || !strcmp(argv[1], "--names-first");
 		if (strcmp(argv[1], "--view") && strcmp(argv[1], "--short"))
 			continue;
 		if (argc < 3)
