@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -102,6 +103,7 @@ static void expect_files(int n)
 }
 
 struct content {
+	struct trace_head head;
 	unsigned count[TRACE_KIND_COUNT];
 	unsigned looks_of_host, looks_of_groups, stalls_with_time, names_of_stallers;
 	uint32_t worst_level, last_level;
@@ -110,6 +112,7 @@ struct content {
 	unsigned verdicts, refusals;
 	unsigned dumps, ended_views;
 	struct trace_verdict last_verdict;
+	struct trace_drops drops;
 	char why[128];
 	char view[256];
 };
@@ -140,6 +143,9 @@ static void take(struct content *c, const struct trace_record *record)
 		c->verdicts++;
 		c->refusals += c->last_verdict.verdict == PN_VERDICT_REJECT;
 		break;
+	case TRACE_DROPS:
+		trace_get(record, &c->drops, sizeof(c->drops));
+		break;
 	case TRACE_MARK:
 		trace_get(record, &mark, sizeof(mark));
 		c->dumps += mark.of == TRACE_MARK_DUMP;
@@ -164,31 +170,48 @@ static void take(struct content *c, const struct trace_record *record)
 	}
 }
 
-/* The file is whole: every record is good, and the last one says how many there are. */
-static struct content read_file(const char *path)
+/*
+ * What there is so far, of which every record is good. Whole, then true: the last one says how
+ * many there are.
+ */
+static bool read_records(const char *path, struct content *content)
 {
 	static unsigned char buf[16 << 20];
 	FILE *file = fopen(path, "re");
-	struct content content = { 0 };
 	struct trace_record record = { 0 };
-	struct trace_head head;
 	struct trace_end end;
 	size_t bytes, at, used;
 	uint64_t count = 0;
+	int r = 0;
 
-	assert_non_null(file);
+	if (!file)
+		return false;
 	bytes = fread(buf, 1, sizeof(buf), file);
 	fclose(file);
-	assert_int_equal(trace_read_head(buf, bytes, &head, &used), 0);
-	assert_true(head.total_bytes > 0 && head.wall_ns > 0 && head.kernel[0]);
+	if (trace_read_head(buf, bytes, &content->head, &used))
+		return false;
+	assert_true(content->head.total_bytes > 0 && content->head.wall_ns > 0);
+	assert_true(content->head.kernel[0]);
 	for (at = used; at < bytes; at += used) {
-		assert_int_equal(trace_read_record(buf + at, bytes - at, &record, &used), 0);
-		take(&content, &record);
+		r = trace_read_record(buf + at, bytes - at, &record, &used);
+		assert_true(!r || r == -EAGAIN);
+		if (r)
+			break;
+		take(content, &record);
 		count++;
 	}
-	assert_int_equal(record.kind, TRACE_END);
+	if (r || record.kind != TRACE_END)
+		return false;
 	trace_get(&record, &end, sizeof(end));
 	assert_int_equal(end.record_count, count - 1);
+	return true;
+}
+
+static struct content read_file(const char *path)
+{
+	struct content content = { 0 };
+
+	assert_true(read_records(path, &content));
 	assert_int_equal(content.count[TRACE_CONFIG], 1);
 	assert_int_equal(content.count[TRACE_DROPS], 1);
 	assert_int_equal(content.dumps, 1);
@@ -438,6 +461,168 @@ static void test_verdicts(void **state)
 	assert_string_equal(content.last_verdict.comm, "test_recorder");
 }
 
+/* ---- a recording of the agent's -----------------------------------------------------------------
+ */
+
+/* A recording, whose helper is no more than told to: kernel hooks are not what is tested. */
+static pid_t start_recording(const char *path)
+{
+	char helper[300], drops_path[300], said_path[300];
+	struct trace_drops drops = { .kernel_count = 7 };
+	unsigned char record[64];
+	size_t bytes = trace_put(record, TRACE_DROPS, 1, &drops, sizeof(drops), NULL);
+	FILE *file;
+	pid_t pid;
+
+	trace_seal(record);
+	snprintf(drops_path, sizeof(drops_path), "%s/drops", dir.path);
+	file = fopen(drops_path, "we");
+	assert_int_equal(fwrite(record, 1, bytes, file), bytes);
+	assert_int_equal(fclose(file), 0);
+	snprintf(said_path, sizeof(said_path), "%s/said", dir.path);
+	tree_write(&dir, "helper", "#!/bin/sh\ncat %s; exec cat\n", drops_path);
+	snprintf(helper, sizeof(helper), "%s/helper", dir.path);
+	assert_int_equal(chmod(helper, 0700), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setenv("PNMEM_AGENT", helper, 1);
+		dup2(open(said_path, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+		execl("build/pnmem", "pnmem", "trace", "record", "-o", path, (char *)NULL);
+		_exit(127);
+	}
+	return pid;
+}
+
+static const char *said_by_recording(void)
+{
+	static char text[4096];
+	char path[300];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/said", dir.path);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+	fclose(file);
+	return text;
+}
+
+static bool has_drops(void *arg)
+{
+	struct content content = { 0 };
+
+	read_records(arg, &content);
+	return content.drops.recorder_count > 0;
+}
+
+static bool has_looks(void *arg)
+{
+	struct content content = { 0 };
+
+	read_records(arg, &content);
+	return content.count[TRACE_LOOK] > 0;
+}
+
+struct asked {
+	uint64_t total;
+	struct content dump;
+};
+
+static bool agent_has_all(void *arg)
+{
+	struct asked *asked = arg;
+	char path[256];
+
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	asked->dump = read_file(path);
+	unlink(path);
+	return asked->dump.verdicts + asked->dump.drops.verdict_count == asked->total;
+}
+
+/* Questions of an engine, until the agent has them all: the engine has room for 512. */
+static void ask(struct asked *asked, int n)
+{
+	pn_engine model = { .max_window = 4096 };
+
+	for (int i = 0; i < n; i++)
+		pn_admit(&model, 16, NULL);
+	asked->total += (uint64_t)n;
+	assert_true(test_until(agent_has_all, asked, LIMIT_MS));
+}
+
+/*
+ * A recording that is stopped for a while: what the agent could not send it, and what the engine
+ * could not send the agent, is told by the file and by what the recording says.
+ */
+static void test_recording_behind(void **state)
+{
+	struct asked asked = { 0 };
+	struct content content = { 0 };
+	char path[300], said[80];
+	uint64_t lost;
+	int status;
+	pid_t pid;
+
+	if (getuid())
+		skip_because("needs root");
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	snprintf(path, sizeof(path), "%s/recording", dir.path);
+	pid = start_recording(path);
+	assert_true(test_until(has_looks, path, LIMIT_MS));
+	kill(pid, SIGSTOP);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	for (int i = 0; i < 3; i++)
+		ask(&asked, 400);
+	ask(&asked, 2000);
+	assert_true(asked.dump.drops.verdict_count > 0);
+	kill(pid, SIGCONT);
+	kill(pid, SIGINT);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(read_records(path, &content));
+	lost = content.drops.recorder_count;
+	assert_true(content.verdicts < asked.dump.verdicts);
+	assert_true(lost >= asked.dump.verdicts - content.verdicts);
+	assert_true(lost <= asked.dump.verdicts - content.verdicts + 1000); /* snapshots */
+	assert_int_equal(content.drops.verdict_count, asked.dump.drops.verdict_count);
+	assert_int_equal(content.drops.kernel_count, 7);
+	snprintf(said, sizeof(said), " %llu lost, ",
+		 (unsigned long long)(lost + content.drops.verdict_count + 7));
+	assert_non_null(strstr(said_by_recording(), said));
+	/* What it had to leave out is not lost to the agent. */
+	assert_int_equal(asked.dump.drops.recorder_count, 0);
+}
+
+/* It is told once it reads again, not only at its end. */
+static void test_recording_catches_up(void **state)
+{
+	struct asked asked = { 0 };
+	char path[300];
+	int status;
+	pid_t pid;
+
+	if (getuid())
+		skip_because("needs root");
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	snprintf(path, sizeof(path), "%s/recording", dir.path);
+	pid = start_recording(path);
+	assert_true(test_until(has_looks, path, LIMIT_MS));
+	kill(pid, SIGSTOP);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	ask(&asked, 400);
+	ask(&asked, 400);
+	kill(pid, SIGCONT);
+	assert_true(test_until(has_drops, path, LIMIT_MS));
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+}
+
+/* ---- the gate -----------------------------------------------------------------------------------
+ */
+
 static bool dumps(void *arg)
 {
 	int r = pn_trace_dump(NULL, DUMP_MS, arg, 256);
@@ -534,6 +719,8 @@ int main(void)
 		recorder_test(test_rotation),
 		recorder_test(test_full_disk),
 		recorder_test(test_verdicts),
+		recorder_test(test_recording_behind),
+		recorder_test(test_recording_catches_up),
 		recorder_test(test_refused_by_the_gate),
 		recorder_test(test_stalls),
 	};

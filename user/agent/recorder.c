@@ -324,6 +324,8 @@ void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint6
 
 void recorder_verdict_drops(struct agent *agent, uint64_t count)
 {
-	if (agent->recorder)
-		agent->recorder->memory->drops.verdict_count += count;
+	if (!agent->recorder || !count)
+		return;
+	agent->recorder->memory->drops.verdict_count += count;
+	recorder_stream_verdict_drops(agent->recorder, count);
 }

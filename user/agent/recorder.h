@@ -74,8 +74,9 @@ int recorder_stream_may(struct agent *agent);
 
 /*
  * From here on, every record but those of hooks also goes to this socket, one a packet, until it is
- * closed at its other end; first of all the settings and what is so now. Only if one may begin. The
- * socket becomes the recorder's.
+ * shut at its other end; first of all the settings and what is so now. What there was no room for
+ * is told by a TRACE_DROPS: as soon as there is, and where its other end is shut for sending only,
+ * before it is closed here. Only if one may begin. The socket becomes the recorder's.
  */
 void recorder_stream_to(struct agent *agent, int sock);
 

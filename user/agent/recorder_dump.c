@@ -257,8 +257,7 @@ void recorder_dump_close(struct agent *agent)
 	sd_event_source_disable_unref(recorder->child_io);
 	if (recorder->reply_sock >= 0)
 		close(recorder->reply_sock);
-	if (recorder->stream_sock >= 0)
-		close(recorder->stream_sock);
+	recorder_stream_close(recorder);
 	if (recorder->child_sock < 0)
 		return;
 	send(recorder->child_sock, &end, sizeof(end), MSG_DONTWAIT | MSG_NOSIGNAL);

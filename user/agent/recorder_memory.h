@@ -55,6 +55,10 @@ struct recorder {
 	uint32_t reply_id;
 
 	int stream_sock; /* who takes what is recorded as it comes; -1: nobody */
+	sd_event_source *stream_io;
+	struct trace_drops stream_drops; /* of it, since it began; but for kernel and old_count */
+	bool stream_untold;              /* they are more than it has been told */
+	bool stream_ending;              /* it asks for no more; it is told, and that is its end */
 
 	bool critical;        /* an episode: from a CRITICAL level until all are below */
 	uint64_t critical_ns; /* when the newest file for one was begun */
@@ -72,10 +76,13 @@ void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir);
 
 /*
  * recorder_stream.c: sends a record, sealed, to who takes them; one that there is no room for is
- * counted.
+ * counted, and their number told as soon as there is room.
  */
 void recorder_stream(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const void *fixed,
 		     size_t fixed_bytes, const char *text);
+/* Verdicts that an engine lost. */
+void recorder_stream_verdict_drops(struct recorder *recorder, uint64_t count);
+void recorder_stream_close(struct recorder *recorder);
 
 /* recorder_child.c: the child's life; returns when it is to end. */
 void recorder_child_run(const struct recorder_memory *memory, int sock, const char *dir);

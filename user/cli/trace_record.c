@@ -21,7 +21,8 @@
 #include "cli/trace.h"
 #include "pn_trace.h"
 
-#define TICK_NS 100000000ull
+#define TICK_NS       100000000ull
+#define STREAM_END_NS 2000000000ull
 
 struct record_options {
 	struct cli_common common;
@@ -95,10 +96,31 @@ static void mark(struct recording *rec, uint32_t of, uint64_t value, const char 
 	record_file_put(&rec->file, TRACE_MARK, &record, sizeof(record), text);
 }
 
-static void take(void *arg, const struct trace_record *record, const void *raw, size_t bytes)
+/* What is lost, whoever tells of it: the file's records of that have all of it. */
+static void take_drops(struct recording *rec, const struct trace_record *record, bool of_agent)
 {
-	struct recording *rec = arg;
-	struct trace_drops drops;
+	struct trace_drops *sum = &rec->file.drops, drops;
+
+	trace_get(record, &drops, sizeof(drops));
+	if (of_agent) {
+		sum->recorder_count = drops.recorder_count;
+		sum->verdict_count = drops.verdict_count;
+	} else {
+		sum->kernel_count = drops.kernel_count;
+	}
+	record_file_put(&rec->file, TRACE_DROPS, sum, sizeof(*sum), NULL);
+}
+
+static unsigned long long lost_count(const struct recording *rec)
+{
+	const struct trace_drops *drops = &rec->file.drops;
+
+	return drops->kernel_count + drops->recorder_count + drops->verdict_count;
+}
+
+static void take(struct recording *rec, const struct trace_record *record, const void *raw,
+		 size_t bytes)
+{
 	struct trace_look look;
 	struct pn_event event;
 
@@ -109,10 +131,6 @@ static void take(void *arg, const struct trace_record *record, const void *raw, 
 		if (event.pid && record_tasks_is_new(&rec->tasks, (pid_t)event.pid))
 			mark(rec, TRACE_MARK_TASK, event.pid, event.comm);
 		break;
-	case TRACE_DROPS: /* of the helper: the file's own come with it */
-		trace_get(record, &drops, sizeof(drops));
-		rec->file.drops.kernel_count = drops.kernel_count;
-		break;
 	case TRACE_LOOK:
 		trace_get(record, &look, sizeof(look));
 		rec->file.level = look.level;
@@ -122,6 +140,24 @@ static void take(void *arg, const struct trace_record *record, const void *raw, 
 		break;
 	}
 	record_file_add(&rec->file, raw, bytes);
+}
+
+static void take_of_helper(void *arg, const struct trace_record *record, const void *raw,
+			   size_t bytes)
+{
+	if (record->kind == TRACE_DROPS)
+		take_drops(arg, record, false);
+	else
+		take(arg, record, raw, bytes);
+}
+
+static void take_of_agent(struct recording *rec, const struct trace_record *record, const void *raw,
+			  size_t bytes)
+{
+	if (record->kind == TRACE_DROPS)
+		take_drops(rec, record, true);
+	else
+		take(rec, record, raw, bytes);
 }
 
 /* Without the agent's records: the levels at least, as pnmem's own poll finds them. */
@@ -145,7 +181,8 @@ static void record_poll(struct recording *rec)
 	rec->file.has_level = true;
 }
 
-static void read_stream(struct recording *rec)
+/* All that is there. False at its end. */
+static bool read_packets(struct recording *rec)
 {
 	unsigned char packet[TRACE_RING_RECORD_MAX];
 	struct trace_record record;
@@ -154,8 +191,26 @@ static void read_stream(struct recording *rec)
 
 	while ((n = recv(rec->stream_fd, packet, sizeof(packet), MSG_DONTWAIT)) > 0)
 		if (!trace_read_record(packet, (size_t)n, &record, &used))
-			take(rec, &record, packet, used);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			take_of_agent(rec, &record, packet, used);
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/* To the end: it then tells what it had no room for. An agent that does not is not waited for. */
+static void end_stream(struct recording *rec)
+{
+	uint64_t end_ns = now_ns() + STREAM_END_NS;
+	struct pollfd fd = { .fd = rec->stream_fd, .events = POLLIN };
+
+	shutdown(rec->stream_fd, SHUT_WR);
+	while (read_packets(rec) && now_ns() < end_ns)
+		poll(&fd, 1, (int)(TICK_NS / 1000000));
+	close(rec->stream_fd);
+	rec->stream_fd = -1;
+}
+
+static void read_stream(struct recording *rec)
+{
+	if (read_packets(rec))
 		return;
 	fprintf(stderr, "%spnmem: the agent has gone: no more verdicts, a snapshot every %d ms\n",
 		rec->progress ? "\n" : "", PN_MEMWATCH_POLL_MS);
@@ -193,8 +248,7 @@ static void show_progress(const struct recording *rec)
 		return;
 	fprintf(stderr, "\r%.1f s  %llu records  %llu lost  %s  %s\033[K",
 		(double)(now_ns() - rec->begin_ns) / 1e9,
-		(unsigned long long)rec->file.record_count,
-		(unsigned long long)(rec->file.drops.kernel_count + rec->file.drops.recorder_count),
+		(unsigned long long)rec->file.record_count, lost_count(rec),
 		format_bytes(bytes, rec->file.file_bytes),
 		rec->file.has_level ? pn_mem_level_name((pn_mem_level)rec->file.level) : "");
 }
@@ -230,7 +284,7 @@ static void turn(struct recording *rec)
 		return;
 	if (fds[1].revents)
 		read_stream(rec);
-	if (fds[0].revents && !record_helper_read(&rec->helper, take, rec)) {
+	if (fds[0].revents && !record_helper_read(&rec->helper, take_of_helper, rec)) {
 		close(rec->helper.out_fd);
 		rec->helper.out_fd = -1;
 	}
@@ -282,12 +336,10 @@ static void finish(struct recording *rec)
 {
 	close(rec->helper.in_fd);
 	rec->helper.in_fd = -1;
-	while (rec->helper.out_fd >= 0 && record_helper_read(&rec->helper, take, rec))
+	while (rec->helper.out_fd >= 0 && record_helper_read(&rec->helper, take_of_helper, rec))
 		continue;
 	if (rec->stream_fd >= 0)
-		read_stream(rec);
-	if (rec->stream_fd >= 0)
-		close(rec->stream_fd);
+		end_stream(rec);
 	record_poll(rec);
 	if (rec->polling)
 		pn_memwatch_stop();
@@ -374,9 +426,7 @@ static int record(struct recording *rec, const char *path)
 			strerror(-rec->file.err));
 	else if (hooks)
 		fprintf(stderr, "pnmem: %s: %llu records, %llu lost, %s\n", path,
-			(unsigned long long)rec->file.record_count,
-			(unsigned long long)(rec->file.drops.kernel_count +
-					     rec->file.drops.recorder_count),
+			(unsigned long long)rec->file.record_count, lost_count(rec),
 			format_bytes(bytes, rec->file.file_bytes));
 	return r ? r : end_status(rec, hooks);
 }
