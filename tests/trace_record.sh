@@ -102,6 +102,33 @@ killed() { # what has been written is readable, and the helper is gone
 	echo "still there: $helper"
 	return 1
 }
+helper_of() { # RECORDER: the pid of its helper, once it has it
+	local helper
+	for _ in $(seq 200); do
+		helper=$(pgrep -P "$1" -x pnmem-record) && echo "$helper" && return
+		sleep 0.05
+	done
+	return 1
+}
+helper_killed() { # the command goes on; that the rest is missing is said, and seen in the file
+	local recorder helper
+	rm -f "$dir/f" "$dir/done"
+	"$pnmem" trace record -o "$dir/f" -- sh -c "sleep 2; touch '$dir/done'" 2>"$dir/err" &
+	recorder=$!
+	helper=$(helper_of $recorder) && until_recording && kill -KILL "$helper"
+	wait $recorder
+	[ $? -eq 1 ] || { echo "no failure"; cat "$dir/err"; return 1; }
+	[ -e "$dir/done" ] && complains 'recording stopped: its helper .* signal 9: .* is cut' &&
+		says 'cut'
+}
+group_ended() { # as a service manager ends all of a service at once
+	local recorder helper
+	rm -f "$dir/f"
+	"$pnmem" trace record -o "$dir/f" 2>"$dir/err" &
+	recorder=$!
+	helper=$(helper_of $recorder) && until_recording && kill -TERM "$helper" $recorder
+	wait $recorder && says whole
+}
 full_disk() { # the recording ends, the command and the agent do not
 	unshare -m true 2>/dev/null || { echo "# skip: a full disk: no mount namespace"; return 77; }
 	mkdir -p "$dir/small"
@@ -165,6 +192,8 @@ check "orphans belong to the command" children
 check "a recording of a given time" duration
 check "a signal ends it, and the file is whole" interrupt
 check "a killed recorder leaves a file that can be read" killed
+check "a recording whose helper is killed says so" helper_killed
+check "a signal to the helper too ends it no other way" group_ended
 check "a full disk ends the recording, not the command" full_disk
 check "two recordings at once" two_at_once
 check "a progress line in a terminal" progress

@@ -119,8 +119,10 @@ int record_main(void)
 
 	prctl(PR_SET_NAME, "pnmem-record");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* A ^C is for the command that is recorded, and for who started us. */
+	/* They are for the command that is recorded, and for who started us: we have a last word.
+	 */
 	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	if (!r)
 		r = hooks_open(&record->hooks, &options, on_event, record);

@@ -236,6 +236,7 @@ static void read_signals(struct recording *rec)
 			     rec->options->command[0]);
 		} else if (pid == rec->helper.pid) {
 			rec->helper.pid = 0;
+			rec->helper.status = status;
 		}
 	}
 }
@@ -379,11 +380,25 @@ static void open_stream(struct recording *rec)
 	begin_polling(rec);
 }
 
-static int end_status(const struct recording *rec, bool hooks)
+/* The helper ended before it was asked to, or without its last word: what follows is missing. */
+static void say_cut(const struct recording *rec, const char *path)
+{
+	int status = rec->helper.status;
+	bool killed = WIFSIGNALED(status);
+
+	fprintf(stderr,
+		"%spnmem: recording stopped: its helper (pnmemd --record-events) %s %d: %s is "
+		"cut\n",
+		rec->progress ? "\r\033[K" : "",
+		killed ? "was ended by signal" : "ended with status",
+		killed ? WTERMSIG(status) : WEXITSTATUS(status), path);
+}
+
+static int end_status(const struct recording *rec, bool whole)
 {
 	int status = rec->command_status;
 
-	if (rec->file.err || !hooks)
+	if (rec->file.err || !whole)
 		return CLI_FAILED;
 	if (status < 0)
 		return CLI_OK;
@@ -393,7 +408,7 @@ static int end_status(const struct recording *rec, bool hooks)
 static int record(struct recording *rec, const char *path)
 {
 	char bytes[FORMAT_BYTES];
-	bool hooks;
+	bool hooks, whole;
 	int r;
 
 	r = record_helper_start(&rec->helper);
@@ -416,9 +431,13 @@ static int record(struct recording *rec, const char *path)
 			turn(rec);
 		/* The recording's time is over, or its disk full: not the command's affair. */
 	}
+	whole = rec->helper.out_fd >= 0;
 	finish(rec);
+	whole = whole && !rec->helper.status;
+	if (!whole && (hooks || WIFSIGNALED(rec->helper.status)))
+		say_cut(rec, path);
 	wait_for_command(rec);
-	record_file_close(&rec->file);
+	record_file_close(&rec->file, whole);
 	if (rec->progress)
 		fprintf(stderr, "\r\033[K");
 	if (rec->file.err)
@@ -428,7 +447,7 @@ static int record(struct recording *rec, const char *path)
 		fprintf(stderr, "pnmem: %s: %llu records, %llu lost, %s\n", path,
 			(unsigned long long)rec->file.record_count, lost_count(rec),
 			format_bytes(bytes, rec->file.file_bytes));
-	return r ? r : end_status(rec, hooks);
+	return r ? r : end_status(rec, whole);
 }
 
 int cmd_trace_record(int argc, char **argv)

@@ -32,8 +32,8 @@ void record_file_put(struct record_file *file, uint16_t kind, const void *fixed,
 		     const char *text);
 /* To the disk. Returns 0 or file->err. */
 int record_file_flush(struct record_file *file);
-/* Writes the end, unless a write has failed; closes. Returns 0 or file->err. */
-int record_file_close(struct record_file *file);
+/* Writes the end, if all is there and no write has failed; closes. Returns 0 or file->err. */
+int record_file_close(struct record_file *file, bool whole);
 
 /* trace_record_tasks.c: which processes belong to the command. */
 struct record_tasks {
@@ -50,6 +50,7 @@ struct record_helper {
 	pid_t pid;
 	int in_fd;  /* closed: it is to end */
 	int out_fd; /* records; -1: it has ended */
+	int status; /* wait status, once pid is 0 */
 	size_t from, to;
 	unsigned char buffer[1u << 20];
 };
@@ -61,6 +62,7 @@ bool record_helper_read(struct record_helper *helper,
 			void (*fn)(void *arg, const struct trace_record *record, const void *raw,
 				   size_t bytes),
 			void *arg);
+/* Waits for its end. */
 void record_helper_end(struct record_helper *helper);
 
 #endif

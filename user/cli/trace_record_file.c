@@ -79,14 +79,15 @@ void record_file_put(struct record_file *file, uint16_t kind, const void *fixed,
 	record_file_add(file, record, n);
 }
 
-int record_file_close(struct record_file *file)
+int record_file_close(struct record_file *file, bool whole)
 {
 	struct trace_end end;
 
 	if (!file->err) {
 		record_file_put(file, TRACE_DROPS, &file->drops, sizeof(file->drops), NULL);
 		end.record_count = file->record_count;
-		record_file_put(file, TRACE_END, &end, sizeof(end), NULL);
+		if (whole)
+			record_file_put(file, TRACE_END, &end, sizeof(end), NULL);
 		record_file_flush(file);
 	}
 	if (close(file->fd) && !file->err)

@@ -110,6 +110,6 @@ void record_helper_end(struct record_helper *helper)
 		close(helper->out_fd);
 	helper->in_fd = helper->out_fd = -1;
 	if (helper->pid > 0)
-		waitpid(helper->pid, NULL, 0);
+		waitpid(helper->pid, &helper->status, 0);
 	helper->pid = 0;
 }
