@@ -22,6 +22,7 @@
 #include "../skip.h"
 #include "../unit/host_tree.h"
 #include "core/trace.h"
+#include "host/clock.h"
 #include "lib/agent_proc.h"
 #include "lib/pressure.h"
 #include "lib/verdict_log.h"
@@ -247,6 +248,26 @@ static void test_signal(void **state)
 	assert_int_equal(content.ended_views, 1);
 	assert_true(content.count[TRACE_VMSTAT] > 0);
 	assert_int_equal(find().others, 0);
+}
+
+/* The pair of clocks is of the file, not of the agent's start. */
+static void test_clocks(void **state)
+{
+	struct timespec wall;
+	uint64_t before_ns;
+	struct content content;
+	char path[256];
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	for (int i = 0; i < 2; i++) {
+		before_ns = clock_now_ns();
+		assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+		content = read_file(path);
+		clock_gettime(CLOCK_REALTIME, &wall);
+		assert_in_range(content.head.mono_ns, before_ns, clock_now_ns());
+		assert_in_range(content.head.wall_ns / 1000000000,
+				(uint64_t)wall.tv_sec - LIMIT_MS / 1000, (uint64_t)wall.tv_sec);
+	}
 }
 
 static void test_request(void **state)
@@ -710,6 +731,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		recorder_test(test_signal),
+		recorder_test(test_clocks),
 		recorder_test(test_request),
 		recorder_test(test_request_of_another_user),
 		recorder_test(test_off),

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -143,14 +142,6 @@ void recorder_event(struct agent *agent, const struct pn_event *event)
 /* ---- what a look found --------------------------------------------------------------------------
  */
 
-static uint64_t wall_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* What stands at the start of a file, once it is known. */
 static void go_live(struct agent *agent, const struct view *view)
 {
@@ -160,8 +151,6 @@ static void go_live(struct agent *agent, const struct view *view)
 	uname(&uts);
 	memory->head = (struct trace_head){
 		.n_cpus = agent->n_cpus,
-		.mono_ns = clock_now_ns(),
-		.wall_ns = wall_ns(),
 		.total_bytes = view->state.host_total_bytes,
 		.agent = "pnmemd " PNMEM_VERSION,
 	};

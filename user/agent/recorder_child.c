@@ -80,15 +80,27 @@ static int write_ring(struct file *file, const struct trace_ring *ring, const vo
 	return r;
 }
 
+static uint64_t wall_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 static int write_contents(struct file *file, const struct recorder_memory *memory, const char *why)
 {
 	struct trace_mark mark = { .of = TRACE_MARK_DUMP };
 	struct trace_drops drops = memory->drops;
 	static unsigned char start[TRACE_START_BYTES];
+	struct trace_head head = memory->head;
 	struct trace_end end;
-	size_t bytes = trace_put_start(start, &memory->head, &file->record_count);
-	int r = write_all(file, start, bytes);
+	int r;
 
+	/* Of now: the wall clock may have been set, or the machine slept, since the agent began. */
+	head.mono_ns = clock_now_ns();
+	head.wall_ns = wall_ns();
+	r = write_all(file, start, trace_put_start(start, &head, &file->record_count));
 	if (!r)
 		r = write_record(file, TRACE_CONFIG, &memory->config, sizeof(memory->config), NULL);
 	if (!r)

@@ -10,7 +10,7 @@
 
 /* Shared with the child, which only reads. The blocks of the two rings follow. */
 struct recorder_memory {
-	struct trace_head head; /* these two are whole once live is set */
+	struct trace_head head; /* but for its times; these two are whole once live is set */
 	struct trace_config config;
 	uint32_t live;
 	uint32_t names_offset; /* from the start of this struct */

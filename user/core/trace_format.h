@@ -24,11 +24,11 @@
 struct trace_head {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t head_bytes;  /* of this struct, a multiple of 8: the first record follows */
-	uint32_t check;       /* as that of a record */
-	uint32_t n_cpus;      /* online at the start */
-	uint64_t mono_ns;     /* CLOCK_MONOTONIC at the start, which record times are in ... */
-	uint64_t wall_ns;     /* ... and CLOCK_REALTIME at that moment, since 1970 */
+	uint32_t head_bytes; /* of this struct, a multiple of 8: the first record follows */
+	uint32_t check;      /* as that of a record */
+	uint32_t n_cpus;     /* online at the start */
+	uint64_t mono_ns; /* CLOCK_MONOTONIC when the file was begun; record times are in it ... */
+	uint64_t wall_ns; /* ... and CLOCK_REALTIME at that moment, since 1970 */
 	uint64_t total_bytes; /* MemTotal */
 	char agent[32];       /* "pnmemd 0.1.0": what wrote it */
 	char kernel[64];      /* uname -r */
