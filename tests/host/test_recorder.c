@@ -111,7 +111,7 @@ struct content {
 	uint64_t last_avail_bytes;
 	uint64_t staller_cgroup;
 	unsigned verdicts, refusals;
-	unsigned dumps, ended_views;
+	unsigned dumps, ended_views, oom_kills;
 	struct trace_verdict last_verdict;
 	struct trace_drops drops;
 	char why[128];
@@ -163,6 +163,7 @@ static void take(struct content *c, const struct trace_record *record)
 		break;
 	case TRACE_EVENT:
 		trace_get(record, &event, sizeof(event));
+		c->oom_kills += event.kind == PN_EVENT_OOM_KILL;
 		c->stalls_with_time += event.kind <= PN_EVENT_STALL_END && event.value &&
 				       event.pid && event.comm[0] && event.cgroup_id;
 		break;
@@ -335,6 +336,11 @@ static bool has_followed(void *arg)
 	return strstr(read_file(find().path).why, "with what followed");
 }
 
+static bool ends_at(void *arg)
+{
+	return read_file(find().path).last_avail_bytes == *(uint64_t *)arg;
+}
+
 static void test_critical(void **state)
 {
 	const char *args[] = { "--no-bpf", "--procfs", proc.path, NULL };
@@ -365,6 +371,12 @@ static void test_critical(void **state)
 	content = read_file(find().path);
 	assert_int_equal(content.last_level, PN_MEM_LEVEL_OK);
 	assert_int_equal(content.last_avail_bytes, 11000 * MIB);
+	/* And again, for longer: its end is in the file too. */
+	set_avail(800);
+	assert_true(test_until(ends_at, (uint64_t[]){ 800 * MIB }, LIMIT_MS));
+	set_avail(10000);
+	assert_true(test_until(ends_at, (uint64_t[]){ 10000 * MIB }, LIMIT_MS));
+	assert_int_equal(find().files, 1);
 	unsetenv("PN_LEVEL_HOLD_MS");
 	tree_free(&proc);
 }
@@ -687,6 +699,53 @@ static void test_refused_by_the_gate(void **state)
 /* ---- the kernel's records -----------------------------------------------------------------------
  */
 
+static bool has_hook(const char *subject)
+{
+	pn_hook_status hooks[32];
+	int n = pn_memwatch_hooks(hooks, 32), active = 0;
+
+	for (int i = 0; i < n; i++)
+		active += !strcmp(hooks[i].subject, subject) && hooks[i].state == PN_HOOK_ACTIVE;
+	return active;
+}
+
+static bool has_kill(void *arg)
+{
+	struct content content = read_file(find().path);
+
+	return content.oom_kills && strstr(content.why, "with an OOM kill");
+}
+
+/* In the middle of a time at CRITICAL: the file of that is written again with it. */
+static void test_kill_at_critical(void **state)
+{
+	const char *args[] = { "--procfs", NULL, NULL };
+	struct pressure_group group;
+	int r;
+
+	r = pressure_group_create(&group, 32 * MIB);
+	if (r)
+		skip_because("no memory cgroup: %s", strerror(-r));
+	tree_make(&proc);
+	args[1] = proc.path;
+	tree_write(&proc, "pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	set_avail(12000);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	if (!has_hook("oom")) {
+		pressure_group_destroy(&group);
+		tree_free(&proc);
+		skip_because("no hook for OOM kills can be had here");
+	}
+	set_avail(900);
+	expect_files(1);
+	assert_true(pressure_oom(&group) > 0);
+	assert_true(test_until(has_kill, NULL, LIMIT_MS));
+	assert_int_equal(find().files, 1);
+	pressure_group_destroy(&group);
+	tree_free(&proc);
+}
+
 static bool has_stalls(void *arg)
 {
 	char path[256];
@@ -700,20 +759,16 @@ static bool has_stalls(void *arg)
 static void test_stalls(void **state)
 {
 	struct pressure_group group;
-	pn_hook_status hooks[32];
 	struct content content;
-	int r, active = 0, n;
 	pid_t pid;
+	int r;
 
 	r = pressure_group_create(&group, 32 * MIB);
 	if (r)
 		skip_because("no memory cgroup: %s", strerror(-r));
 	assert_int_equal(agent_proc_start(&agent, NULL), 0);
 	assert_int_equal(pn_memwatch_start(), 0);
-	n = pn_memwatch_hooks(hooks, 32);
-	for (int i = 0; i < n; i++)
-		active += !strcmp(hooks[i].subject, "stall") && hooks[i].state == PN_HOOK_ACTIVE;
-	if (!active) {
+	if (!has_hook("stall")) {
 		pressure_group_destroy(&group);
 		skip_because("no stall hook can be had here");
 	}
@@ -744,6 +799,7 @@ int main(void)
 		recorder_test(test_recording_behind),
 		recorder_test(test_recording_catches_up),
 		recorder_test(test_refused_by_the_gate),
+		recorder_test(test_kill_at_critical),
 		recorder_test(test_stalls),
 	};
 

@@ -134,6 +134,8 @@ void recorder_event(struct agent *agent, const struct pn_event *event)
 	    !(event->flags & (PN_EVENT_F_FIRST | PN_EVENT_F_WAKE)))
 		return;
 	put(recorder, TRACE_EVENT, event->ts_ns, event, sizeof(*event));
+	if (event->kind == PN_EVENT_OOM_KILL)
+		recorder_kill(agent);
 	if (recorder_names_find(&recorder->names, agent->procfs_fd, event->cgroup_id,
 				(int)event->pid, event->ts_ns, path))
 		put_name(recorder, TRACE_NAME_CGROUP, event->cgroup_id, path, event->ts_ns);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * When the flight recorder is written out: on SIGUSR1, on request, and when a level reaches
- * CRITICAL: at once, since the machine may not live long, and into the same file again some seconds
- * later, with what followed.
+ * When the flight recorder is written out: on SIGUSR1, on request, and for a level that is CRITICAL
+ * when core/episode.h says so.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,10 +24,6 @@
 
 #define DIR_DEFAULT "/var/lib/pnmem"
 
-#define AFTERMATH_US 5000000ull
-/* A level that comes and goes is one story: no new file for it before this. */
-#define CRITICAL_GAP_NS 60000000000ull
-
 void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir)
 {
 	struct timespec now;
@@ -41,6 +36,8 @@ void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir)
 	snprintf(path, RECORDER_PATH_BYTES, "%s/pnmem-%s.%06dZ.pntrace", dir, text,
 		 (int)(now.tv_nsec / 1000));
 }
+
+static void episode_go_on(struct recorder *recorder, uint64_t now_ns);
 
 /* ---- asking, and the answer ---------------------------------------------------------------------
  */
@@ -94,6 +91,7 @@ static int on_answer(sd_event_source *source, int fd, uint32_t revents, void *us
 			 recorder->path, recorder->why, (unsigned long long)answer.record_count,
 			 (unsigned long long)answer.file_bytes >> 10);
 	reply(recorder, answer.status);
+	episode_go_on(recorder, clock_now_ns());
 	return 0;
 }
 
@@ -144,12 +142,51 @@ static int on_usr1(sd_event_source *source, const struct signalfd_siginfo *info,
 /* ---- CRITICAL -----------------------------------------------------------------------------------
  */
 
-static int on_aftermath(sd_event_source *source, uint64_t usec, void *userdata)
+static struct episode_ring ring_of(const struct recorder *recorder)
 {
-	struct recorder *recorder = ((struct agent *)userdata)->recorder;
+	const struct trace_ring *ring = &recorder->memory->records;
 
-	/* Still at it, or at another: that one is later than this and has all of it. */
-	ask(recorder, recorder->critical_path, "the level was CRITICAL; with what followed");
+	return (struct episode_ring){ ring->bytes, ring->tail_pos, ring->head_pos };
+}
+
+static const char *why_written(const struct episode *episode)
+{
+	if (!episode->files)
+		return "the level is CRITICAL";
+	if (!episode->critical)
+		return "the level was CRITICAL; with what followed";
+	return episode->killed ? "the level is CRITICAL; with an OOM kill"
+			       : "the level is CRITICAL; with what followed";
+}
+
+/* What is due, or when it will be. While another file is written, that one's end brings us back. */
+static void episode_go_on(struct recorder *recorder, uint64_t now_ns)
+{
+	struct episode *episode = &recorder->episode;
+	struct episode_ring ring = ring_of(recorder);
+
+	if (recorder->busy || recorder->child_sock < 0)
+		return;
+	if (episode_due_ns(episode) <= now_ns) {
+		const char *why = why_written(episode);
+		int r;
+
+		if (episode_write(episode, &ring, now_ns))
+			recorder_path(recorder->episode_path, recorder->dir);
+		r = ask(recorder, recorder->episode_path, why);
+		if (r)
+			log_line(LOG_WARNING, "cannot have a trace written (%s): %s", why,
+				 strerror(-r));
+	}
+	if (episode_due_ns(episode) == UINT64_MAX)
+		return;
+	sd_event_source_set_time(recorder->episode_timer, episode_due_ns(episode) / 1000 + 1);
+	sd_event_source_set_enabled(recorder->episode_timer, SD_EVENT_ONESHOT);
+}
+
+static int on_episode(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	episode_go_on(((struct agent *)userdata)->recorder, clock_now_ns());
 	return 0;
 }
 
@@ -164,18 +201,19 @@ static bool any_critical(const struct agent *agent)
 void recorder_level(struct agent *agent, uint64_t now_ns)
 {
 	struct recorder *recorder = agent->recorder;
-	bool before = recorder->critical;
+	struct episode_ring ring = ring_of(recorder);
 
-	recorder->critical = any_critical(agent);
-	if (before || !recorder->critical ||
-	    (recorder->critical_ns && now_ns - recorder->critical_ns < CRITICAL_GAP_NS))
-		return;
-	recorder->critical_ns = now_ns;
-	recorder_path(recorder->critical_path, recorder->dir);
-	/* If another is being written, the second time is the first. */
-	ask(recorder, recorder->critical_path, "the level is CRITICAL");
-	sd_event_source_set_time(recorder->aftermath, now_ns / 1000 + AFTERMATH_US);
-	sd_event_source_set_enabled(recorder->aftermath, SD_EVENT_ONESHOT);
+	episode_level(&recorder->episode, any_critical(agent), &ring, now_ns);
+	episode_go_on(recorder, now_ns);
+}
+
+void recorder_kill(struct agent *agent)
+{
+	struct recorder *recorder = agent->recorder;
+	uint64_t now_ns = clock_now_ns();
+
+	episode_kill(&recorder->episode, now_ns);
+	episode_go_on(recorder, now_ns);
 }
 
 /* ---- start and end ------------------------------------------------------------------------------
@@ -240,10 +278,10 @@ void recorder_dump_open(struct agent *agent)
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	r = sd_event_add_signal(agent->event, NULL, SIGUSR1, on_usr1, agent);
 	if (r >= 0)
-		r = sd_event_add_time(agent->event, &recorder->aftermath, CLOCK_MONOTONIC, 0, 0,
-				      on_aftermath, agent);
+		r = sd_event_add_time(agent->event, &recorder->episode_timer, CLOCK_MONOTONIC, 0, 0,
+				      on_episode, agent);
 	if (r >= 0)
-		r = sd_event_source_set_enabled(recorder->aftermath, SD_EVENT_OFF);
+		r = sd_event_source_set_enabled(recorder->episode_timer, SD_EVENT_OFF);
 	if (r < 0)
 		log_line(LOG_WARNING, "the flight recorder cannot be asked for: %s", strerror(-r));
 }
@@ -253,7 +291,7 @@ void recorder_dump_close(struct agent *agent)
 	struct recorder *recorder = agent->recorder;
 	static const struct recorder_request end = { 0 };
 
-	sd_event_source_disable_unref(recorder->aftermath);
+	sd_event_source_disable_unref(recorder->episode_timer);
 	sd_event_source_disable_unref(recorder->child_io);
 	if (recorder->reply_sock >= 0)
 		close(recorder->reply_sock);

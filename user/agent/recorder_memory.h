@@ -7,6 +7,7 @@
 
 #include "agent/recorder.h"
 #include "agent/recorder_names.h"
+#include "core/episode.h"
 
 /* Shared with the child, which only reads. The blocks of the two rings follow. */
 struct recorder_memory {
@@ -60,10 +61,9 @@ struct recorder {
 	bool stream_untold;              /* they are more than it has been told */
 	bool stream_ending;              /* it asks for no more; it is told, and that is its end */
 
-	bool critical;        /* an episode: from a CRITICAL level until all are below */
-	uint64_t critical_ns; /* when the newest file for one was begun */
-	char critical_path[RECORDER_PATH_BYTES];
-	sd_event_source *aftermath; /* writes that file again, with what followed */
+	struct episode episode; /* of a CRITICAL level, until all are below */
+	char episode_path[RECORDER_PATH_BYTES];
+	sd_event_source *episode_timer;
 };
 
 /* recorder_dump.c */
@@ -71,6 +71,8 @@ void recorder_dump_open(struct agent *agent);
 void recorder_dump_close(struct agent *agent);
 /* The level of a view has changed. */
 void recorder_level(struct agent *agent, uint64_t now_ns);
+/* An OOM kill. */
+void recorder_kill(struct agent *agent);
 /* A new file in dir, named by the time: to the microsecond, since no two are written within one. */
 void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir);
 

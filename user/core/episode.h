@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * When the flight recorder is written out for a CRITICAL level, and whether into the file of the
+ * episode or a new one. Pure: what happened, the time and places in the ring of records come in.
+ *
+ * An episode has one file, written at its start, since the machine may not live long, and again
+ * with what followed: some seconds later, after an OOM kill, and at its end. Once the ring holds
+ * its beginning no more, what there is goes to a new file.
+ */
+#ifndef PNMEM_CORE_EPISODE_H
+#define PNMEM_CORE_EPISODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* After a write, the next one of the same episode; after a kill, since there are many in a row. */
+#define EPISODE_GAP_NS      5000000000ull
+#define EPISODE_KILL_GAP_NS 10000000000ull
+/* A level that comes and goes is one story: no new one before this. */
+#define EPISODE_NEW_NS 60000000000ull
+/* Of one episode: of those that are kept, others are to have some. The last is written over. */
+#define EPISODE_FILES_MAX 4u
+
+/* All zero at first. */
+struct episode {
+	bool critical;
+	bool killed;         /* since the newest write */
+	uint64_t begin_ns;   /* 0: there was none yet */
+	uint64_t written_ns; /* when the newest write was begun */
+	uint64_t due_ns;     /* of the next; 0: none */
+	uint64_t keep_pos;   /* what the file has and no other: not to be lost by replacing it */
+	uint64_t written_pos;
+	unsigned files;
+};
+
+/* Places in the ring of records, in bytes since its start. */
+struct episode_ring {
+	uint64_t bytes;
+	uint64_t tail_pos;
+	uint64_t head_pos;
+};
+
+/* A level has changed: is any CRITICAL? */
+void episode_level(struct episode *episode, bool critical, const struct episode_ring *ring,
+		   uint64_t now_ns);
+
+/* An OOM kill. */
+void episode_kill(struct episode *episode, uint64_t now_ns);
+
+/* When episode_write is to be called; UINT64_MAX: nothing is to be written. */
+uint64_t episode_due_ns(const struct episode *episode);
+
+/*
+ * It is due, and a file can be written now: true if into a new one. Not to be called while another
+ * is being written: it stays due.
+ */
+bool episode_write(struct episode *episode, const struct episode_ring *ring, uint64_t now_ns);
+
+#endif
