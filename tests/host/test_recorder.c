@@ -4,6 +4,7 @@
  * older files, and that neither a full disk nor a killed agent loses the rest.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,12 +16,14 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "../skip.h"
 #include "../unit/host_tree.h"
+#include "agent/recorder_memory.h"
 #include "core/trace.h"
 #include "host/clock.h"
 #include "lib/agent_proc.h"
@@ -398,6 +401,34 @@ static void test_ended(void **state)
 	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
 	agent_proc_signal(&agent, SIGTERM);
 	assert_int_equal(agent_proc_wait(&agent), 0);
+	assert_int_equal(find().files, 1);
+}
+
+/* It says so, and is gone before it has read that the file is written. */
+static void test_ended_with_an_answer_unread(void **state)
+{
+	static struct recorder_memory memory = { .live = 1 };
+	struct recorder_request request = { .why = "test" };
+	struct pollfd answered = { .events = POLLIN };
+	int socks[2], status;
+	pid_t pid;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks), 0);
+	pid = fork();
+	if (!pid) {
+		close(socks[0]);
+		recorder_child_run(&memory, socks[1], dir.path);
+		_exit(0);
+	}
+	close(socks[1]);
+	recorder_path(request.path, dir.path);
+	assert_true(send(socks[0], &request, sizeof(request), 0) > 0);
+	answered.fd = socks[0];
+	assert_int_equal(poll(&answered, 1, LIMIT_MS), 1);
+	request.path[0] = 0;
+	assert_true(send(socks[0], &request, sizeof(request), 0) > 0);
+	close(socks[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(find().files, 1);
 }
 
@@ -793,6 +824,7 @@ int main(void)
 		recorder_test(test_critical),
 		recorder_test(test_killed),
 		recorder_test(test_ended),
+		recorder_test(test_ended_with_an_answer_unread),
 		recorder_test(test_rotation),
 		recorder_test(test_full_disk),
 		recorder_test(test_verdicts),

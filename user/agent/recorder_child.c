@@ -207,9 +207,15 @@ void recorder_child_run(const struct recorder_memory *memory, int sock, const ch
 	prctl(PR_SET_NAME, "pnmem-recorder");
 	drop_privileges();
 	setpriority(PRIO_PROCESS, 0, NICE);
-	while ((n = recv(sock, &request, sizeof(request), 0)) == sizeof(request)) {
+	for (;;) {
 		struct recorder_answer answer = { 0 };
 
+		n = recv(sock, &request, sizeof(request), 0);
+		/* The agent has gone and left an answer unread: what it said before comes next. */
+		if (n < 0 && (errno == ECONNRESET || errno == EINTR))
+			continue;
+		if (n != sizeof(request))
+			break;
 		if (!request.path[0])
 			return;
 		answer.status = write_file(memory, request.path, request.why, &answer);
