@@ -117,8 +117,9 @@ struct content {
 	unsigned dumps, ended_views, oom_kills;
 	struct trace_verdict last_verdict;
 	struct trace_drops drops;
+	uint32_t highest_view;
 	char why[128];
-	char view[256];
+	char view[256], first_view[256], ended_view[256];
 };
 
 static void take(struct content *c, const struct trace_record *record)
@@ -133,6 +134,8 @@ static void take(struct content *c, const struct trace_record *record)
 	switch (record->kind) {
 	case TRACE_LOOK:
 		trace_get(record, &look, sizeof(look));
+		if (look.view > c->highest_view)
+			c->highest_view = look.view;
 		if (look.view)
 			c->looks_of_groups++;
 		else
@@ -154,6 +157,9 @@ static void take(struct content *c, const struct trace_record *record)
 		trace_get(record, &mark, sizeof(mark));
 		c->dumps += mark.of == TRACE_MARK_DUMP;
 		c->ended_views += mark.of == TRACE_MARK_VIEW_END && mark.value;
+		if (mark.of == TRACE_MARK_VIEW_END)
+			snprintf(c->ended_view, sizeof(c->ended_view), "%s",
+				 trace_text(record, sizeof(mark)));
 		if (mark.of == TRACE_MARK_DUMP)
 			snprintf(c->why, sizeof(c->why), "%s", trace_text(record, sizeof(mark)));
 		break;
@@ -161,6 +167,9 @@ static void take(struct content *c, const struct trace_record *record)
 		trace_get(record, &name, sizeof(name));
 		if (name.of == TRACE_NAME_VIEW)
 			snprintf(c->view, sizeof(c->view), "%s", trace_text(record, sizeof(name)));
+		if (name.of == TRACE_NAME_VIEW && name.id == 1)
+			snprintf(c->first_view, sizeof(c->first_view), "%s",
+				 trace_text(record, sizeof(name)));
 		if (name.of == TRACE_NAME_CGROUP && trace_text(record, sizeof(name))[0] == '/')
 			c->names_of_stallers++;
 		break;
@@ -383,6 +392,71 @@ static void test_critical(void **state)
 	unsetenv("PN_LEVEL_HOLD_MS");
 	tree_free(&proc);
 }
+
+/* ---- views --------------------------------------------------------------------------------------
+ */
+
+#define VISITS 100
+
+/* The agent goes by the made-up /proc: a process is in the group that this says. */
+static void enter_group(const char *path)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%d/cgroup", getpid());
+	tree_write(&proc, name, "0::%s\n", path);
+}
+
+static void visit(int i)
+{
+	char group[402], path[256];
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		memset(group, 'a' + i % 26, sizeof(group) - 1);
+		group[sizeof(group) - 1] = 0;
+		group[0] = '/';
+		enter_group(group);
+		_exit(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)) != 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/*
+ * Engines that come and go beside one that stays: they take the numbers of those before them, and
+ * their names, more than the ring of names holds, do not drive out that of the one that stays.
+ */
+static void test_views_come_and_go(void **state)
+{
+	const char *args[] = { "--no-bpf", "--procfs", proc.path, NULL };
+	struct content content;
+	char path[256];
+
+	tree_make(&proc);
+	args[2] = proc.path;
+	tree_write(&proc, "pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	set_avail(12000);
+	enter_group("/stays");
+	setenv("PN_RECORDER_BYTES", "1M", 1);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
+	for (int i = 0; i < VISITS; i++)
+		visit(i);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	content = read_file(path);
+	assert_true(content.ended_views > VISITS / 2);
+	assert_string_equal(content.first_view, "/stays");
+	assert_in_range(content.highest_view, 2, 10);
+	assert_int_equal(strlen(content.ended_view), sizeof(content.ended_view) - 1);
+	unsetenv("PN_RECORDER_BYTES");
+	tree_free(&proc);
+}
+
+/* ---- its end ------------------------------------------------------------------------------------
+ */
 
 static void test_killed(void **state)
 {
@@ -822,6 +896,7 @@ int main(void)
 		recorder_test(test_request_of_another_user),
 		recorder_test(test_off),
 		recorder_test(test_critical),
+		recorder_test(test_views_come_and_go),
 		recorder_test(test_killed),
 		recorder_test(test_ended),
 		recorder_test(test_ended_with_an_answer_unread),

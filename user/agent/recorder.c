@@ -2,6 +2,7 @@
 /* Feeding the flight recorder. See recorder.h. */
 #include "agent/recorder.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,24 +33,77 @@
 #define DIES_GAP_NS 10000000000ull
 
 static void put(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const void *fixed,
-		size_t bytes)
+		size_t bytes, const char *text)
 {
 	trace_ring_put(&recorder->memory->records, recorder->records_block, kind, ts_ns, fixed,
-		       bytes, NULL);
+		       bytes, text);
 	if (recorder->stream_sock >= 0 && kind != TRACE_EVENT)
-		recorder_stream(recorder, kind, ts_ns, fixed, bytes, NULL);
+		recorder_stream(recorder, kind, ts_ns, fixed, bytes, text);
 }
 
 /* In a ring of their own, so that a name outlives the records that use it. */
-static void put_name(struct recorder *recorder, uint32_t of, uint64_t id, const char *text,
-		     uint64_t now_ns)
+static void keep_name(struct recorder *recorder, uint32_t of, uint64_t id, const char *text,
+		      uint64_t ts_ns)
 {
 	struct trace_name name = { .of = of, .id = id };
 
-	trace_ring_put(&recorder->memory->names, recorder->names_block, TRACE_NAME, now_ns, &name,
+	trace_ring_put(&recorder->memory->names, recorder->names_block, TRACE_NAME, ts_ns, &name,
 		       sizeof(name), text);
+}
+
+/* The path of the group whose memory it is: v1's, where there is one. Of a long one the end. */
+static void view_path(const struct agent_view *av, char path[static RECORDER_NAME_BYTES])
+{
+	const char *v1 = strchr(av->key, '\n');
+	size_t bytes = v1 && v1[1] ? strlen(v1 + 1) : strcspn(av->key, "\n");
+	const char *from = v1 && v1[1] ? v1 + 1 : av->key;
+
+	if (bytes >= RECORDER_NAME_BYTES) {
+		from += bytes - (RECORDER_NAME_BYTES - 1);
+		bytes = RECORDER_NAME_BYTES - 1;
+	}
+	memcpy(path, from, bytes);
+	path[bytes] = 0;
+}
+
+static void keep_view_name(struct recorder *recorder, struct agent_view *av)
+{
+	char path[RECORDER_NAME_BYTES];
+
+	view_path(av, path);
+	av->trace.name_pos = recorder->memory->names.head_pos;
+	keep_name(recorder, TRACE_NAME_VIEW, av->trace.id, path, av->trace.begin_ns);
+}
+
+/*
+ * Names that there still is a view for are written again before newer ones overwrite them: those
+ * that lie a quarter of the ring back, whenever it has gone on by as much. So it is a rare turn,
+ * and all of them are there as long as they fit in a half of the ring.
+ */
+static void keep_view_names(struct agent *agent)
+{
+	struct recorder *recorder = agent->recorder;
+	const struct trace_ring *names = &recorder->memory->names;
+	uint64_t far_bytes = names->bytes / 4, head_pos = names->head_pos;
+
+	if (head_pos - recorder->names_pos < far_bytes)
+		return;
+	for (struct agent_view *av = agent->views; av; av = av->next)
+		if (av->trace.id && head_pos - av->trace.name_pos >= far_bytes)
+			keep_view_name(recorder, av);
+	recorder->names_pos = names->head_pos;
+}
+
+static void put_name(struct agent *agent, uint32_t of, uint64_t id, const char *text,
+		     uint64_t now_ns)
+{
+	struct recorder *recorder = agent->recorder;
+	struct trace_name name = { .of = of, .id = id };
+
+	keep_name(recorder, of, id, text, now_ns);
 	if (recorder->stream_sock >= 0)
 		recorder_stream(recorder, TRACE_NAME, now_ns, &name, sizeof(name), text);
+	keep_view_names(agent);
 }
 
 static uint64_t memory_wanted(void)
@@ -133,12 +187,12 @@ void recorder_event(struct agent *agent, const struct pn_event *event)
 	if (event->kind == PN_EVENT_STALL && !event->value &&
 	    !(event->flags & (PN_EVENT_F_FIRST | PN_EVENT_F_WAKE)))
 		return;
-	put(recorder, TRACE_EVENT, event->ts_ns, event, sizeof(*event));
+	put(recorder, TRACE_EVENT, event->ts_ns, event, sizeof(*event), NULL);
 	if (event->kind == PN_EVENT_OOM_KILL)
 		recorder_kill(agent);
 	if (recorder_names_find(&recorder->names, agent->procfs_fd, event->cgroup_id,
 				(int)event->pid, event->ts_ns, path))
-		put_name(recorder, TRACE_NAME_CGROUP, event->cgroup_id, path, event->ts_ns);
+		put_name(agent, TRACE_NAME_CGROUP, event->cgroup_id, path, event->ts_ns);
 }
 
 /* ---- what a look found --------------------------------------------------------------------------
@@ -181,7 +235,7 @@ static void take_vmstat(struct recorder *recorder, uint64_t now_ns)
 	recorder->vmstat_ns = now_ns;
 	n = pread(recorder->vmstat_fd, text, sizeof(text), 0);
 	if (n > 0 && !vmstat_parse(text, (size_t)n, &vmstat))
-		put(recorder, TRACE_VMSTAT, now_ns, &vmstat, sizeof(vmstat));
+		put(recorder, TRACE_VMSTAT, now_ns, &vmstat, sizeof(vmstat), NULL);
 }
 
 static void take_die(struct recorder *recorder, struct recorder_view *seen, uint32_t index,
@@ -204,7 +258,7 @@ static void take_die(struct recorder *recorder, struct recorder_view *seen, uint
 	if (check == seen->die_check[index])
 		return;
 	seen->die_check[index] = check;
-	put(recorder, TRACE_DIE, now_ns, &record, sizeof(record));
+	put(recorder, TRACE_DIE, now_ns, &record, sizeof(record), NULL);
 }
 
 static void take_dies(struct recorder *recorder, struct recorder_view *seen,
@@ -238,23 +292,37 @@ static void take_dies(struct recorder *recorder, struct recorder_view *seen,
 	}
 }
 
-/* The path of the group whose memory it is: v1's, where there is one. */
-static void name_view(struct recorder *recorder, struct agent_view *av, uint64_t now_ns)
+/* The lowest that is free. They stay small, so that readers need not have room for many. */
+static uint32_t take_view_id(struct recorder *recorder)
 {
-	const char *v1 = strchr(av->key, '\n');
-	size_t bytes = v1 && v1[1] ? strlen(v1 + 1) : strcspn(av->key, "\n");
-	const char *from = v1 && v1[1] ? v1 + 1 : av->key;
+	for (uint32_t i = 0; i < RECORDER_VIEWS_MAX / 64; i++) {
+		uint64_t unused = ~recorder->view_used[i];
+
+		if (unused) {
+			recorder->view_used[i] |= unused & -unused;
+			return i * 64 + (uint32_t)__builtin_ctzll(unused) + 1;
+		}
+	}
+	assert(!"more views than clients can have");
+	return 0;
+}
+
+static void free_view_id(struct recorder *recorder, uint32_t id)
+{
+	recorder->view_used[(id - 1) / 64] &= ~(1ull << (id - 1) % 64);
+}
+
+static void name_view(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+{
 	char path[RECORDER_NAME_BYTES];
 
-	if (bytes >= sizeof(path)) {
-		from += bytes - (sizeof(path) - 1);
-		bytes = sizeof(path) - 1;
+	if (!av->trace.id) {
+		av->trace.id = take_view_id(agent->recorder);
+		av->trace.begin_ns = now_ns;
 	}
-	memcpy(path, from, bytes);
-	path[bytes] = 0;
-	if (!av->trace.id)
-		av->trace.id = ++recorder->view_count;
-	put_name(recorder, TRACE_NAME_VIEW, av->trace.id, path, now_ns);
+	view_path(av, path);
+	av->trace.name_pos = agent->recorder->memory->names.head_pos;
+	put_name(agent, TRACE_NAME_VIEW, av->trace.id, path, av->trace.begin_ns);
 }
 
 void recorder_publish(struct agent *agent, struct agent_view *av)
@@ -272,7 +340,7 @@ void recorder_publish(struct agent *agent, struct agent_view *av)
 	if (!recorder->memory->live)
 		go_live(agent, &av->view);
 	if (!seen->known && av != agent->views)
-		name_view(recorder, av, now_ns);
+		name_view(agent, av, now_ns);
 	if (av == agent->views)
 		take_vmstat(recorder, now_ns);
 	level_changed = !seen->known || state->level != seen->level;
@@ -281,7 +349,7 @@ void recorder_publish(struct agent *agent, struct agent_view *av)
 		return;
 	take_dies(recorder, seen, state, ext, now_ns);
 	trace_look_make(&look, seen->id, state, ext);
-	put(recorder, TRACE_LOOK, now_ns, &look, sizeof(look));
+	put(recorder, TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
 	recorder->memory->drops.kernel_count = ext->event_drops;
 	seen->known = true;
 	seen->level = state->level;
@@ -295,9 +363,15 @@ void recorder_publish(struct agent *agent, struct agent_view *av)
 void recorder_view_end(struct agent *agent, const struct agent_view *av)
 {
 	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END, .value = av->trace.id };
+	struct recorder *recorder = agent->recorder;
+	char path[RECORDER_NAME_BYTES];
 
-	if (agent->recorder && av->trace.id)
-		put(agent->recorder, TRACE_MARK, clock_now_ns(), &mark, sizeof(mark));
+	if (!recorder || !av->trace.id)
+		return;
+	/* Its name too: that of the number may be another's by the time of a file. */
+	view_path(av, path);
+	put(recorder, TRACE_MARK, clock_now_ns(), &mark, sizeof(mark), path);
+	free_view_id(recorder, av->trace.id);
 }
 
 void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint64_t ts_ns,
@@ -310,7 +384,7 @@ void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint6
 	record.view = av->trace.id;
 	record.pid = (uint32_t)pid;
 	record.comm[sizeof(record.comm) - 1] = 0;
-	put(agent->recorder, TRACE_VERDICT, ts_ns, &record, sizeof(record));
+	put(agent->recorder, TRACE_VERDICT, ts_ns, &record, sizeof(record), NULL);
 }
 
 void recorder_verdict_drops(struct agent *agent, uint64_t count)

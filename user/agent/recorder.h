@@ -26,7 +26,9 @@ struct recorder;
 
 /* What the recorder keeps of each view; all zero at first. */
 struct recorder_view {
-	uint32_t id; /* 0: no record of it yet, and the host's own */
+	uint32_t id;       /* 0: no record of it yet, and the host's own */
+	uint64_t begin_ns; /* from when on the number is this one's */
+	uint64_t name_pos; /* of its newest name in the ring of names */
 	bool known;
 	uint32_t level;
 	uint32_t wanted_level;

@@ -5,6 +5,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "agent/peers.h"
 #include "agent/recorder.h"
 #include "agent/recorder_names.h"
 #include "core/episode.h"
@@ -20,6 +21,9 @@ struct recorder_memory {
 	struct trace_ring names;  /* so that a name outlives the records that use it */
 	struct trace_ring records;
 };
+
+/* Each client has its own view and at most one other. */
+#define RECORDER_VIEWS_MAX (2 * CLIENTS_MAX)
 
 /* To the child; it answers each. */
 struct recorder_request {
@@ -40,7 +44,8 @@ struct recorder {
 	void *names_block;
 	void *records_block;
 	struct recorder_names names;
-	uint32_t view_count;
+	uint64_t view_used[RECORDER_VIEWS_MAX / 64]; /* a bit for each number, from 1 on */
+	uint64_t names_pos; /* in the ring of names: so far all views' are new enough */
 
 	int vmstat_fd;
 	uint64_t vmstat_ns; /* when it was last read */

@@ -133,6 +133,10 @@ void recorder_stream_to(struct agent *agent, int sock)
 			sizeof(recorder->memory->config), NULL);
 	/* As if nothing had been recorded yet: the next look tells all. */
 	for (struct agent_view *av = agent->views; av; av = av->next)
-		av->trace = (struct recorder_view){ .id = av->trace.id, .level = av->trace.level };
+		av->trace = (struct recorder_view){
+			.id = av->trace.id,
+			.begin_ns = av->trace.begin_ns,
+			.level = av->trace.level,
+		};
 	agent_look(agent, true);
 }

@@ -199,11 +199,14 @@ struct trace_drops {
 
 /* What happened to the recording itself, or to what it is of. */
 enum trace_mark_of {
-	TRACE_MARK_DUMP = 1,     /* why the recorder was written out; text: the reason */
-	TRACE_MARK_BEGIN = 2,    /* value: pid of the command that is recorded; text: the command */
-	TRACE_MARK_EXIT = 3,     /* value: the command's wait status */
-	TRACE_MARK_TASK = 4,     /* value: pid that belongs to the command; text: its comm */
-	TRACE_MARK_VIEW_END = 5, /* value: a view that has no engine any more, and no more looks */
+	TRACE_MARK_DUMP = 1,  /* why the recorder was written out; text: the reason */
+	TRACE_MARK_BEGIN = 2, /* value: pid of the command that is recorded; text: the command */
+	TRACE_MARK_EXIT = 3,  /* value: the command's wait status */
+	TRACE_MARK_TASK = 4,  /* value: pid that belongs to the command; text: its comm */
+	/* value: a view that has no engine any more, and no more looks: the number may then become
+	 * another's; text: its name, that of the same number in a flight recorder may be the next
+	 * one's already. */
+	TRACE_MARK_VIEW_END = 5,
 };
 
 struct trace_mark {
