@@ -105,6 +105,11 @@ many_views() { # of a moment each, of one number: a screenful, the largest of th
 		expect_status 0 "$pnmem" trace report --json "$dir/short" && json &&
 		[ "$(grep -c '"view": "/short/' "$dir/out")" -eq 300 ]
 }
+names_at_end() { # of views whose number another had later
+	"$build/tests/trace_make" --short 300 --names-at-end 5000 >"$dir/short" &&
+		expect_status 0 "$pnmem" trace report --json "$dir/short" && json &&
+		[ "$(grep -oE '"view": "/short/[0-9]+' "$dir/out" | sort -u | wc -l)" -eq 300 ]
+}
 too_many_views() {
 	"$build/tests/trace_make" --short 6000 5000 >"$dir/many" &&
 		expect_status 0 "$pnmem" trace report "$dir/many" &&
@@ -226,6 +231,7 @@ check "report: what others have reserved" report_of_reservations
 check "report: an engine that is gone took nothing" report_of_the_dead
 check "report says what it does not know" report_without_verdicts
 check "report: hundreds of views in a screenful" many_views
+check "report: the mark of a view's end tells its name" names_at_end
 check "report: views for which there is no room are counted" too_many_views
 check "report: a view with a high number is told of as any other" high_view
 check "report reads a pipe" report_from_a_pipe

@@ -13,6 +13,8 @@
  *   --view N    the loader's view has this number
  *   --short N   with N views of a moment each, which up to 900 have one number after the other
  *   --names-first  all names at the start, with their times, as a flight recorder's file has them
+ *   --names-at-end  of the short views only the last one's name at the start, the others' when they
+ *               end, as in a flight recorder's file whose names were overwritten
  *   --refused   requests of 1 GiB, no limit: first there is no memory, then it stalls for long
  *   --reserved  others have reserved nearly all of the host at second 6
  *   --quiet     no verdicts
@@ -38,7 +40,7 @@
 #define OTHER_CG       33
 
 static uint64_t record_count;
-static bool newer, hostile, ended, gone, refused, reserved, quiet, bare, names_first;
+static bool newer, hostile, ended, gone, refused, reserved, quiet, bare, names_first, names_at_end;
 static uint32_t view_id = 1, short_count;
 static uint64_t span_ns = 90 * S_NS;
 
@@ -65,13 +67,19 @@ static void put_name(uint32_t of, uint64_t id, const char *text)
 	put_name_at(START_NS, of, id, text);
 }
 
+static const char *short_name(uint64_t i)
+{
+	static char name[32];
+
+	snprintf(name, sizeof(name), "/short/%llu", (unsigned long long)i);
+	return name;
+}
+
 /* Up to 900 of them have one number after the other. */
 static void put_short_name(uint64_t now_ns, uint64_t i)
 {
-	char name[32];
-
-	snprintf(name, sizeof(name), "/short/%llu", (unsigned long long)i);
-	put_name_at(now_ns, TRACE_NAME_VIEW, ENDED_VIEW + (short_count > 900 ? i : 0), name);
+	put_name_at(now_ns, TRACE_NAME_VIEW, ENDED_VIEW + (short_count > 900 ? i : 0),
+		    short_name(i));
 }
 
 static void put_start(void)
@@ -110,6 +118,8 @@ static void put_start(void)
 	for (uint64_t step = 0, i = 0; names_first && step < 900; step++)
 		for (; i < short_count * (step + 1) / 900; i++)
 			put_short_name(START_NS + span_ns / 900 * step, i);
+	if (names_at_end && short_count)
+		put_short_name(START_NS + span_ns, short_count - 1);
 	if (gone) {
 		put_name(TRACE_NAME_VIEW, ENDED_VIEW, "/engines/gone");
 		put_name(TRACE_NAME_VIEW, QUIET_VIEW, "/engines/silent");
@@ -247,11 +257,11 @@ static void put_event(uint64_t now_ns, uint32_t kind, uint64_t value, unsigned w
 	put(TRACE_EVENT, now_ns, &event, sizeof(event), NULL);
 }
 
-static void put_end(uint64_t now_ns, uint32_t view)
+static void put_end(uint64_t now_ns, uint32_t view, const char *name)
 {
 	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END, .value = view };
 
-	put(TRACE_MARK, now_ns, &mark, sizeof(mark), "");
+	put(TRACE_MARK, now_ns, &mark, sizeof(mark), name);
 }
 
 static void put_view(uint64_t now_ns, struct trace_look look, uint32_t view, uint32_t level,
@@ -270,7 +280,7 @@ static void put_gone(uint64_t now_ns, const struct trace_look *look, uint64_t st
 	if (step >= 400 && step < 470)
 		put_view(now_ns, *look, ENDED_VIEW, PN_MEM_LEVEL_OK, (step - 400) * GIB / 10);
 	if (step == 470)
-		put_end(now_ns, ENDED_VIEW);
+		put_end(now_ns, ENDED_VIEW, "");
 	if (step < 70)
 		put_view(now_ns, *look, QUIET_VIEW, PN_MEM_LEVEL_OK, step * GIB / 10);
 }
@@ -283,10 +293,10 @@ static void put_short(uint64_t now_ns, const struct trace_look *look, uint64_t s
 	for (uint64_t i = short_count * step / 900; i < next; i++) {
 		uint32_t view = ENDED_VIEW + (uint32_t)(short_count > 900 ? i : 0);
 
-		if (!names_first)
+		if (!names_first && !names_at_end)
 			put_short_name(now_ns, i);
 		put_view(now_ns, *look, view, (uint32_t)(i % 3), (i + 1) << 20);
-		put_end(now_ns + 1, view);
+		put_end(now_ns + 1, view, names_at_end ? short_name(i) : "");
 	}
 }
 
@@ -311,6 +321,7 @@ int main(int argc, char **argv)
 		quiet = quiet || !strcmp(argv[1], "--quiet");
 		bare = bare || !strcmp(argv[1], "--bare");
 		names_first = names_first || !strcmp(argv[1], "--names-first");
+		names_at_end = names_at_end || !strcmp(argv[1], "--names-at-end");
 		if (strcmp(argv[1], "--view") && strcmp(argv[1], "--short"))
 			continue;
 		if (argc < 3)
@@ -394,7 +405,7 @@ int main(int argc, char **argv)
 				put_view(now_ns, look, ENDED_VIEW, PN_MEM_LEVEL_CRITICAL,
 					 look.cgroup_current_bytes);
 			if (ended && step == 110)
-				put_end(now_ns, ENDED_VIEW);
+				put_end(now_ns, ENDED_VIEW, "");
 			if (gone)
 				put_gone(now_ns, &look, step);
 			put_short(now_ns, &look, step);

@@ -38,6 +38,7 @@ struct trace_views {
 	uint32_t count;
 	unsigned slot_count, name_count;
 	uint64_t left_out;
+	struct known_name *ended; /* names that only the marks of an end told */
 	struct place place[TRACE_VIEWS_MAX];
 	struct slot slot[SLOTS];
 };
@@ -51,17 +52,41 @@ struct trace_views *trace_views_new(void)
 	return views;
 }
 
+static void free_names(struct known_name *name)
+{
+	struct known_name *before;
+
+	for (; name; name = before) {
+		before = name->before;
+		free(name);
+	}
+}
+
 void trace_views_free(struct trace_views *views)
 {
-	for (unsigned i = 0; views && i < SLOTS; i++) {
-		struct known_name *name = views->slot[i].names, *before;
-
-		for (; name; name = before) {
-			before = name->before;
-			free(name);
-		}
-	}
+	if (!views)
+		return;
+	for (unsigned i = 0; i < SLOTS; i++)
+		free_names(views->slot[i].names);
+	free_names(views->ended);
 	free(views);
+}
+
+/* NULL where there are too many, or no memory. */
+static struct known_name *name_new(struct trace_views *views, struct known_name **list,
+				   const char *text, uint64_t ts_ns)
+{
+	struct known_name *known =
+		views->name_count == NAMES_MAX ? NULL : malloc(sizeof(*known) + strlen(text) + 1);
+
+	if (!known)
+		return NULL;
+	strcpy(known->text, text);
+	known->ts_ns = ts_ns;
+	known->before = *list;
+	*list = known;
+	views->name_count++;
+	return known;
 }
 
 /* Where it is, or is to go: there is always a free one. */
@@ -154,20 +179,13 @@ static void add_name(struct trace_views *views, const struct trace_record *recor
 	if (name.of != TRACE_NAME_VIEW || !name.id || name.id > UINT32_MAX)
 		return;
 	slot = slot_get(views, (uint32_t)name.id);
-	if (!slot || views->name_count == NAMES_MAX)
+	if (!slot)
 		return;
 	trace_printable(text, sizeof(text), trace_text(record, sizeof(name)));
 	if (slot->names && !strcmp(slot->names->text, text))
 		return;
-	known = malloc(sizeof(*known) + strlen(text) + 1);
-	if (!known)
-		return;
-	strcpy(known->text, text);
-	known->ts_ns = record->ts_ns;
-	known->before = slot->names;
-	slot->names = known;
-	views->name_count++;
-	if (slot->place == TRACE_VIEW_NONE)
+	known = name_new(views, &slot->names, text, record->ts_ns);
+	if (!known || slot->place == TRACE_VIEW_NONE)
 		return;
 	place = &views->place[slot->place];
 	if (!place->name && !place->ended)
@@ -178,7 +196,9 @@ static void add_name(struct trace_views *views, const struct trace_record *recor
 
 static void end(struct trace_views *views, const struct trace_record *record)
 {
+	const struct known_name *name;
 	struct trace_mark mark;
+	char text[NAME_BYTES];
 	uint32_t place;
 
 	trace_get(record, &mark, sizeof(mark));
@@ -187,8 +207,13 @@ static void end(struct trace_views *views, const struct trace_record *record)
 	if (place == TRACE_VIEW_NONE || !place)
 		return;
 	views->place[place].ended = true;
-	if (views->place[place].name && views->place[place].name->ts_ns > record->ts_ns)
-		set_name(views, place, NULL); /* the next one's, after all */
+	name = views->place[place].name;
+	trace_printable(text, sizeof(text), trace_text(record, sizeof(mark)));
+	/* Without a text, as files of before have it: a name from later is the next one's. */
+	if (*text && (!name || strcmp(name->text, text)))
+		set_name(views, place, name_new(views, &views->ended, text, record->ts_ns));
+	else if (!*text && name && name->ts_ns > record->ts_ns)
+		set_name(views, place, NULL);
 }
 
 void trace_views_add(struct trace_views *views, const struct trace_record *record)
