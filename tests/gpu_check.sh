@@ -6,8 +6,8 @@ set -u
 . tests/tap.sh
 build=${BUILD:-build}
 dir=$(mktemp -d)
-pid=0
-trap '[ "$pid" -eq 0 ] || kill "$pid" 2>/dev/null; rm -rf "$dir"' EXIT
+pid=''
+trap '[ -z "$pid" ] || kill $pid 2>/dev/null; rm -rf "$dir"' EXIT
 chmod 755 "$dir"
 
 # machine NAME LIBRARY DIES: a folder with a stand-in driver of so many dies under that name, and an
@@ -35,7 +35,8 @@ gpu_check() {
 	local at=$dir/$1 options=()
 	[ -z "$2" ] || options=(--cuda-lib "$at/$2")
 	shift 2
-	FAKE_CUDA=$at/script PATH=$at/bin:$PATH "$@" "$dir/bundle/gpu-check" "${options[@]}" \
+	FAKE_CUDA=$at/script PATH=$at/bin:$PATH "$@" "$dir/bundle/${program:-gpu-check}" \
+		"${options[@]}" \
 		>"$at/out" 2>&1
 	echo $? >"$at/status"
 }
@@ -104,6 +105,31 @@ exclusive_die() {
 	says exclusive 0 '^not here *die *0000:3f:00.0: unsupported: exclusive compute mode' \
 		'^not here *memory *no die may be sampled'
 }
+# nvidia-smi has no number for what is in use: that one comparison is left out, and no other.
+no_number() {
+	says nonumber 0 '^agrees *context *74 MiB says the sampler' \
+		'^not here *context *nvidia-smi is not here to compare with, or has no number' \
+		'^measured latency' '^agrees *steps *3 calls' '^agrees *end' \
+		'^[0-9]+ agree, 0 differ, 2 not possible here'
+}
+# A figure that nothing keeps out of an expression: the steps after it are missed.
+unfinished() {
+	says unfinished 1 '^DIFFERS *gpu-check *an error of its own' '^[0-9]+ agree, 1 differ' &&
+		! grep -q '^agrees *end' "$dir/unfinished/out"
+}
+# Two GPUs, one of them divided by MIG: CUDA shows an instance of that one.
+mig_instance() {
+	says mig 0 '^not here *dies *1, nvidia-smi has 2: a process sees one MIG instance' \
+		'^not here *die *0000:3f:00.0: divided by MIG' \
+		'^not here *die *0000:aa:00.0: CUDA does not show it' \
+		'^not here *memory *no die may be sampled'
+}
+# The host's memory has no size in nvidia-smi, and steps on it would be anybody's.
+integrated_die() {
+	says integrated 0 '^agrees *dies *1' \
+		"^not here *die *0000:3f:00.0: its memory is the host's.*not a size of its own" \
+		'^not here *memory *no die may be sampled'
+}
 # CUDA works, by LD_LIBRARY_PATH, and the kernel's side of a driver is not where the agent looks.
 undetected_driver() {
 	[ ! -e /proc/driver/nvidia/version ] || {
@@ -131,18 +157,35 @@ rehearse() {
 	machine unprivileged driver.so 1
 	machine exclusive driver.so 1
 	fake exclusive set 0 mode 3
+	machine nonumber driver.so 1
+	sed -i 's/| sed .* ;;/| sed "s,^ ,,;s|, .*|, [N\/A]|" ;;/' "$dir/nonumber/bin/nvidia-smi"
+	machine unfinished driver.so 1
+	cp "$dir/nonumber/bin/nvidia-smi" "$dir/unfinished/bin/"
+	sed 's/^is_number() .*/is_number() { true; }/' "$dir/bundle/gpu-check" >"$dir/bundle/trusting"
+	chmod 755 "$dir/bundle/trusting"
+	machine mig driver.so 1
+	fake mig set 0 mig 1
+	sed -i 's/ show; }$/ show | sed "p;s|00:3F|00:AA|"; }/' "$dir/mig/bin/nvidia-smi"
+	machine integrated driver.so 1
+	fake integrated set 0 integrated 1
+	sed -i 's/cut -d, -f1-4/cut -d, -f1-3 | sed "s|$|, [N\/A]|"/' "$dir/integrated/bin/nvidia-smi"
 	machine undetected libcuda.so.1 1
 	fake undetected set 0 mode 3
 	setpriv=''
 	[ "$(id -u)" -ne 0 ] || setpriv='setpriv --bounding-set=-all --inh-caps=-all'
 	gpu_check unprivileged driver.so $setpriv &
 	pid=$!
+	gpu_check nonumber driver.so $setpriv &
+	pid+=" $!"
 	gpu_check exclusive driver.so $setpriv
+	gpu_check mig driver.so $setpriv
+	gpu_check integrated driver.so $setpriv
+	program=trusting gpu_check unfinished driver.so $setpriv
 	LD_LIBRARY_PATH=$dir/undetected gpu_check undetected '' $setpriv
 	gpu_check well libcuda.so.1
 	gpu_check wrong libcuda.so.1
-	wait "$pid"
-	pid=0
+	wait $pid
+	pid=
 }
 
 check "the bundle holds what it needs" bundle_is_whole
@@ -152,6 +195,10 @@ check "other dies than nvidia-smi's are caught" other_dies_are_caught
 check "calls that no uprobe sees are caught" unseen_calls_are_caught
 check "without rights: uprobes are not possible, the rest is checked" without_rights
 check "a die that must not be sampled is left alone" exclusive_die
+check "a number that nvidia-smi does not have is left out, and nothing else" no_number
+check "what ended before its last step does not agree" unfinished
+check "one instance of a GPU that MIG divides is no difference" mig_instance
+check "a die with the host's memory is no difference" integrated_die
 check "a driver that the agent does not see is caught" undetected_driver
 check "without a driver nothing is checked, and it says so" no_driver
 tap_end

@@ -3,7 +3,7 @@
  * fake-cuda: the stand-in driver's script from a shell.
  *
  *	fake-cuda SCRIPT create DIES
- *	fake-cuda SCRIPT set DIE total|system|context|other|lie|mode|integrated VALUE
+ *	fake-cuda SCRIPT set DIE total|system|context|other|lie|mode|integrated|mig VALUE
  *	fake-cuda SCRIPT fail FUNCTION RESULT [DELAY_MS [TIMES]]	(-1: for ever, always)
  *	fake-cuda SCRIPT calls FUNCTION
  *	fake-cuda SCRIPT private 0|1	(1: cuGetProcAddress gives functions that are not exported)
@@ -67,6 +67,12 @@ static void set(struct fake_die *die, const char *field, long long value)
 		{ "integrated", NULL, &die->integrated },
 	};
 
+	/* An instance's UUID, of this number; 0: none. */
+	if (!strcmp(field, "mig")) {
+		memset(die->mig_uuid, 0, sizeof(die->mig_uuid));
+		die->mig_uuid[0] = (uint8_t)value;
+		return;
+	}
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		if (strcmp(fields[i].name, field))
 			continue;
