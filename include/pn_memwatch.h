@@ -192,10 +192,11 @@ PN_API void pn_memwatch_set_die(int die_id, uint64_t free_bytes, uint64_t budget
 
 /*
  * The same for the die of this UUID (as cuDeviceGetUuid gives it) or PCI bus id ("0000:3b:00.0";
- * upper case, a longer or no domain are understood). Returns the die's place in the snapshot: an
- * index of the per_die arrays, or from PN_MEM_MAX_DIES on of pn_mem_ext.more_die. It can change
- * when the source does. With budget_bytes 0, which takes the push back, 0. Or -errno: -EINVAL (no
- * id), -ENOSPC (no place is left), -ENODATA (not running), -EOPNOTSUPP (the agent takes no pushes).
+ * upper case, no domain, and one of up to 0xfffffff are understood). Returns the die's place in the
+ * snapshot: an index of the per_die arrays, or from PN_MEM_MAX_DIES on of pn_mem_ext.more_die. It
+ * can change when the source does. With budget_bytes 0, which takes the push back, 0. Or -errno:
+ * -EINVAL (no id), -ENOSPC (no place is left), -ENODATA (not running), -EOPNOTSUPP (the agent takes
+ * no pushes).
  */
 PN_API int pn_memwatch_set_die_uuid(const uint8_t uuid[16], uint64_t free_bytes,
 				    uint64_t budget_bytes, uint64_t used_bytes);

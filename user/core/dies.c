@@ -71,10 +71,10 @@ int die_pci_parse(const char *text, char ret_pci[static DIE_PCI_BYTES])
 		text = read_hex(text, 2, '.', &device);
 	if (text)
 		text = read_hex(text, 1, '\0', &function);
-	if (!text || domain > 0xffff || device > 0x1f || function > 7)
+	if (!text || domain > 0xfffffff || device > 0x1f || function > 7)
 		return -EINVAL;
 	memset(ret_pci, 0, DIE_PCI_BYTES);
-	snprintf(ret_pci, DIE_PCI_BYTES, "%04x:%02x:%02x.%x", domain & 0xffff, bus & 0xff,
+	snprintf(ret_pci, DIE_PCI_BYTES, "%04x:%02x:%02x.%x", domain & 0xfffffff, bus & 0xff,
 		 device & 0x1f, function & 7);
 	return 0;
 }

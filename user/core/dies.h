@@ -62,7 +62,8 @@ bool die_id_is_same(const struct die_id *a, const struct die_id *b);
 
 /*
  * A PCI bus id as drivers and tools print it ("0000:3b:00.0", "00000000:3B:00.0", "3b:00.0") in the
- * first of these forms. Returns 0 or -EINVAL.
+ * first of these forms, whose domain has as many digits more as it needs, up to seven. Returns 0 or
+ * -EINVAL.
  */
 int die_pci_parse(const char *text, char ret_pci[static DIE_PCI_BYTES]);
 
