@@ -205,6 +205,22 @@ static void test_no_device(void **unused)
 	assert_non_null(strstr(lines[0].why, "no GPU that it serves"));
 }
 
+/* The program goes away while it runs: said once, though its end was said just before. */
+static void test_program_disappears(void **unused)
+{
+	char link[128];
+
+	snprintf(link, sizeof(link), "%s/program", agent.dir);
+	assert_int_equal(symlink(getenv("PNMEM_DIES"), link), 0);
+	setenv("PNMEM_DIES", link, 1);
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	unlink(link);
+	kill(sampler_pid(), SIGKILL);
+	expect_log("pnmem-dies cannot be run", 1);
+	assert_int_equal(agent_proc_log_count(&agent, "killed by signal 9"), 1);
+}
+
 static void test_no_program(void **unused)
 {
 	setenv("PNMEM_DIES", "/nonexistent", 1);
@@ -287,6 +303,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_error_again_and_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_program_disappears, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_program, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_childs_surroundings, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_without_pidfd, setup, teardown),

@@ -428,7 +428,7 @@ int dies_open(struct agent *agent)
 		dies->driver_check_ns = UINT64_MAX;
 		return 0;
 	}
-	r = launcher_open(&dies->launcher);
+	r = launcher_open(&dies->launcher, agent->event);
 	if (r)
 		log_line(LOG_ERR, "die sampler: cannot be started: %s", strerror(-r));
 	return 0;

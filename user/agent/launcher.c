@@ -11,13 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/log.h"
 #include "agent/privileges.h"
 #include "core/die_message.h"
 
@@ -25,20 +26,23 @@
 #define LAUNCHER_FD 3
 
 struct request {
-	uint32_t number; /* told again in the reply */
 	char program[PATH_MAX];
 	char cuda_lib[PATH_MAX]; /* "": none */
 };
 
 struct reply {
-	uint32_t number;
 	int32_t pid; /* or -errno */
 };
 
 struct launcher {
-	pid_t pid;
+	pid_t pid; /* 0: reaped */
 	int sock;
-	uint32_t number; /* of the last request */
+	sd_event_source *io; /* owns sock */
+	sd_event_source *exit_source;
+	bool asked; /* and not answered yet */
+	bool gone;
+	void (*done)(void *arg, pid_t pid); /* NULL: nobody waits for the answer */
+	void *arg;
 };
 
 union descriptor_space {
@@ -126,6 +130,12 @@ static _Noreturn void launcher_run(int sock)
 
 	prctl(PR_SET_NAME, "pnmemd-launch");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* It is needed when memory is short. What it has is all that it will need, and whatever it
+	 * starts has neither. Where the agent may not do this itself, the log says so of that.
+	 */
+	write_text("/proc/self/oom_score_adj", AGENT_OOM_SCORE_ADJ);
+	if (mlockall(MCL_CURRENT)) {
+	}
 	/* What the terminal or systemd sends to all of the agent's processes is the agent's to
 	 * obey.
 	 */
@@ -148,7 +158,6 @@ static _Noreturn void launcher_run(int sock)
 			run_program(&request, fd);
 		if (reply.pid < 0)
 			reply.pid = -errno;
-		reply.number = request.number;
 		close(fd);
 		if (send(LAUNCHER_FD, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
 			_exit(0);
@@ -158,9 +167,74 @@ static _Noreturn void launcher_run(int sock)
 /* ---- the agent's side --------------------------------------------------------------------------
  */
 
-int launcher_open(struct launcher **ret)
+static void answer(struct launcher *launcher, pid_t pid)
 {
-	const struct timeval limit = { .tv_sec = 1 };
+	void (*done)(void *arg, pid_t pid) = launcher->done;
+
+	launcher->asked = false;
+	launcher->done = NULL;
+	if (done)
+		done(launcher->arg, pid);
+	else if (pid > 0)
+		kill(pid, SIGKILL);
+}
+
+/* There is no second one: by now the agent may not fork. */
+static void lost(struct launcher *launcher)
+{
+	if (launcher->gone)
+		return;
+	launcher->gone = true;
+	sd_event_source_set_enabled(launcher->io, SD_EVENT_OFF);
+	log_line(LOG_ERR,
+		 "die sampler: the process that starts it has ended (killed?): the one that runs "
+		 "goes on, no other can be started; restart pnmemd");
+	if (launcher->asked)
+		answer(launcher, -EPIPE);
+}
+
+static int on_reply(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+{
+	struct launcher *launcher = userdata;
+	struct reply reply;
+	ssize_t n = recv(fd, &reply, sizeof(reply), MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n != sizeof(reply) || !launcher->asked)
+		lost(launcher);
+	else
+		answer(launcher, reply.pid);
+	return 0;
+}
+
+static int on_exit_of_launcher(sd_event_source *source, const siginfo_t *info, void *userdata)
+{
+	struct launcher *launcher = userdata;
+
+	launcher->pid = 0;
+	lost(launcher);
+	return 0;
+}
+
+static int watch(struct launcher *launcher, sd_event *event)
+{
+	int r = sd_event_add_io(event, &launcher->io, launcher->sock, EPOLLIN, on_reply, launcher);
+
+	if (r < 0)
+		return r;
+	sd_event_source_set_io_fd_own(launcher->io, true);
+	r = sd_event_add_child(event, &launcher->exit_source, launcher->pid, WEXITED,
+			       on_exit_of_launcher, launcher);
+	if (r < 0)
+		return r;
+	/* After its socket, in which there may be an answer. */
+	sd_event_source_set_priority(launcher->exit_source, SD_EVENT_PRIORITY_NORMAL + 1);
+	return 0;
+}
+
+int launcher_open(struct launcher **ret, sd_event *event)
+{
 	struct launcher *launcher = calloc(1, sizeof(*launcher));
 	int pair[2], r;
 
@@ -174,11 +248,11 @@ int launcher_open(struct launcher **ret)
 	launcher->pid = fork();
 	if (!launcher->pid)
 		launcher_run(pair[1]);
-	r = launcher->pid < 0 || setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit))
-		    ? -errno
-		    : 0;
+	r = launcher->pid < 0 ? -errno : 0;
 	close(pair[1]);
 	launcher->sock = pair[0];
+	if (!r)
+		r = watch(launcher, event);
 	if (r) {
 		launcher_close(launcher);
 		return r;
@@ -191,7 +265,10 @@ void launcher_close(struct launcher *launcher)
 {
 	if (!launcher)
 		return;
-	close(launcher->sock);
+	if (!launcher->io)
+		close(launcher->sock);
+	sd_event_source_disable_unref(launcher->io);
+	sd_event_source_disable_unref(launcher->exit_source);
 	if (launcher->pid > 0) {
 		kill(launcher->pid, SIGKILL);
 		waitpid(launcher->pid, NULL, 0);
@@ -216,13 +293,15 @@ static int send_request(struct launcher *launcher, const struct request *request
 }
 
 int launcher_start(struct launcher *launcher, const char *program, const char *cuda_lib, int sock,
-		   pid_t *ret_pid)
+		   void (*done)(void *arg, pid_t pid), void *arg)
 {
-	struct request request = { .number = ++launcher->number };
-	struct reply reply;
-	ssize_t n;
+	struct request request = { 0 };
 	int r;
 
+	if (launcher->gone)
+		return -EPIPE;
+	if (launcher->asked)
+		return -EBUSY;
 	if (strlen(program) >= sizeof(request.program) ||
 	    (cuda_lib && strlen(cuda_lib) >= sizeof(request.cuda_lib)))
 		return -ENAMETOOLONG;
@@ -231,23 +310,18 @@ int launcher_start(struct launcher *launcher, const char *program, const char *c
 	r = send_request(launcher, &request, sock);
 	if (r)
 		return r;
-	for (;;) {
-		n = recv(launcher->sock, &reply, sizeof(reply), 0);
-		if (n < 0)
-			return errno == EAGAIN ? -ETIMEDOUT : -errno;
-		if (n != sizeof(reply))
-			return -EPIPE;
-		if (reply.number == request.number)
-			break;
-		/* Of a request that was given up: its end of the socket is closed, so it goes too.
-		 */
-		if (reply.pid > 0) {
-			kill(reply.pid, SIGKILL);
-			waitpid(reply.pid, NULL, WNOHANG);
-		}
-	}
-	if (reply.pid < 0)
-		return reply.pid;
-	*ret_pid = reply.pid;
+	launcher->asked = true;
+	launcher->done = done;
+	launcher->arg = arg;
 	return 0;
+}
+
+void launcher_forget(struct launcher *launcher)
+{
+	launcher->done = NULL;
+}
+
+bool launcher_is_gone(const struct launcher *launcher)
+{
+	return launcher->gone;
 }

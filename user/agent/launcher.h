@@ -7,23 +7,40 @@
 #ifndef PNMEM_AGENT_LAUNCHER_H
 #define PNMEM_AGENT_LAUNCHER_H
 
+#include <stdbool.h>
 #include <sys/types.h>
+#include <systemd/sd-event.h>
+
+/* The agent's own, and the launcher's: behind this, only what the kernel itself kills last. */
+#define AGENT_OOM_SCORE_ADJ "-900"
 
 struct launcher;
 
-/* While the agent has one thread and little memory, and may still fork. 0 or -errno. */
-int launcher_open(struct launcher **ret);
+/*
+ * While the agent has one thread and little memory, and may still fork; with SIGCHLD blocked. As
+ * the agent will be, the launcher is locked in memory and among the last to be killed for it, where
+ * the kernel lets it. When it ends nevertheless there is no other: the log says so. 0 or -errno.
+ */
+int launcher_open(struct launcher **ret, sd_event *event);
 
 /* The launcher ends; what it has started goes on. NULL is allowed. */
 void launcher_close(struct launcher *launcher);
 
 /*
- * Starts program with --cuda-lib cuda_lib (NULL: without) and sock as its descriptor
- * DIE_MESSAGE_FD; sock stays the caller's. *ret_pid is the agent's to reap. Waits for the launcher,
- * at most a second. 0; -ETIMEDOUT; -EPIPE: the launcher is gone; -ENAMETOOLONG; another -errno of
- * fork. A program that cannot be executed ends with status 127.
+ * Asks for program with --cuda-lib cuda_lib (NULL: without) and sock as its descriptor
+ * DIE_MESSAGE_FD; sock stays the caller's. Never waits: done is called from the loop, once, when
+ * the launcher has answered, however long that takes, with the pid, which is the agent's to reap,
+ * or -errno of its fork, -EPIPE if it ended instead. A program that cannot be executed ends with
+ * status 127. Returns 0; -EPIPE: the launcher is gone; -EBUSY: the last is not answered yet;
+ * -ENAMETOOLONG; another -errno. Then done is not called.
  */
 int launcher_start(struct launcher *launcher, const char *program, const char *cuda_lib, int sock,
-		   pid_t *ret_pid);
+		   void (*done)(void *arg, pid_t pid), void *arg);
+
+/* done is not called any more; what is started nevertheless is killed. */
+void launcher_forget(struct launcher *launcher);
+
+/* It has ended: nothing can be started any more. */
+bool launcher_is_gone(const struct launcher *launcher);
 
 #endif

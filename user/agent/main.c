@@ -16,6 +16,7 @@
 
 #include "agent/agent.h"
 #include "agent/dies.h"
+#include "agent/launcher.h"
 #include "agent/log.h"
 #include "agent/pressure_watch.h"
 #include "agent/privileges.h"
@@ -24,9 +25,6 @@
 #include "agent/reserve.h"
 #include "core/settings.h"
 #include "host/clock.h"
-
-/* Behind this, only what the kernel itself kills last. */
-#define OOM_SCORE_ADJ "-900"
 
 /* Found by argp in libc, so it must be visible. */
 __attribute__((visibility("default"))) const char *argp_program_version = "pnmemd " PNMEM_VERSION;
@@ -153,7 +151,7 @@ static void harden(void)
 	struct rlimit descriptors = { 0 };
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	if (fd < 0 || write(fd, OOM_SCORE_ADJ, strlen(OOM_SCORE_ADJ)) < 0)
+	if (fd < 0 || write(fd, AGENT_OOM_SCORE_ADJ, strlen(AGENT_OOM_SCORE_ADJ)) < 0)
 		log_line(LOG_NOTICE, "cannot lower the OOM score (CAP_SYS_RESOURCE): %s",
 			 strerror(errno));
 	if (fd >= 0)

@@ -23,6 +23,8 @@
 
 /* cuInit alone takes up to 3 s for each GPU that nothing keeps awake. */
 #define START_LIMIT_NS (60 * S_NS)
+/* The launcher's answer takes a fork. After this it is told of, and still waited for. */
+#define LAUNCH_LIMIT_NS (2 * S_NS)
 /* Between two messages of a pass: calls take microseconds, or, once in a while, milliseconds. */
 #define PASS_LIMIT_NS (5 * S_NS)
 /* Before a new child; the longest also where a new one would find the same: no device, a stub. */
@@ -32,7 +34,8 @@
 #define BATCH_MAX 128
 
 enum state {
-	WAITING, /* until due_ns, to be started */
+	WAITING,  /* until due_ns, to be started; UINT64_MAX: for good */
+	STARTING, /* the launcher has been asked, at started_ns */
 	RUNNING,
 	ENDING, /* killed or hung up; not reaped yet */
 };
@@ -50,8 +53,8 @@ struct sampler {
 	uint64_t started_ns;
 	pid_t pid;
 	sd_event_source *exit_source;
-	int sock;
-	sd_event_source *io; /* owns sock */
+	int sock;            /* -1: none */
+	sd_event_source *io; /* owns sock, but while STARTING */
 
 	uint64_t want_ns;    /* next pass; UINT64_MAX: only the slow one */
 	uint64_t asked_ns;   /* last request, 0 none of this child */
@@ -63,10 +66,11 @@ struct sampler {
 	bool driver_known;
 	struct die_driver driver;
 
-	char why[160];  /* of the last failure */
-	bool failing;   /* and said so; until a child has lasted */
-	bool recovered; /* for now, and said so */
-	bool pass_good; /* some die of this pass could be sampled, or is not meant to be */
+	char why[160];     /* of the last failure */
+	bool failing;      /* and said so; until a child has lasted */
+	bool start_failed; /* and said so; until a child has answered */
+	bool recovered;    /* for now, and said so */
+	bool pass_good;    /* some die of this pass could be sampled, or is not meant to be */
 };
 
 /* PNMEM_DIES, else beside this program, else where it is installed. */
@@ -104,6 +108,8 @@ static void arm(struct sampler *s)
 
 	if (s->state == WAITING)
 		due_ns = s->due_ns;
+	else if (s->state == STARTING && !s->why[0])
+		due_ns = s->started_ns + LAUNCH_LIMIT_NS;
 	else if (s->state == RUNNING && s->asked)
 		due_ns = s->passes ? u64_max(s->heard_ns, s->asked_ns) + PASS_LIMIT_NS
 				   : u64_max(s->heard_ns, s->started_ns) + START_LIMIT_NS;
@@ -120,6 +126,8 @@ static void arm(struct sampler *s)
 
 static void hang_up(struct sampler *s)
 {
+	if (!s->io && s->sock >= 0)
+		close(s->sock);
 	s->io = sd_event_source_disable_unref(s->io);
 	s->sock = -1;
 }
@@ -128,11 +136,23 @@ static void hang_up(struct sampler *s)
  */
 static void say_failed(struct sampler *s)
 {
+	const char *what = "dies turn stale, it is tried again";
+
 	if (s->failing)
 		return;
-	log_line(LOG_WARNING, "die sampler: %s; dies turn stale, it is tried again", s->why);
+	if (launcher_is_gone(s->launcher))
+		what = "dies turn stale, until pnmemd is restarted";
+	log_line(LOG_WARNING, "die sampler: %s; %s", s->why, what);
 	s->failing = true;
 	s->recovered = false;
+}
+
+/* That there is not even a child is said once more, whatever was said before. */
+static void say_start_failed(struct sampler *s)
+{
+	s->failing = s->failing && s->start_failed;
+	s->start_failed = true;
+	say_failed(s);
 }
 
 static void wait_before_next(struct sampler *s, uint64_t now_ns, uint64_t delay_ns)
@@ -264,7 +284,7 @@ static bool take(struct sampler *s, const struct die_message *m)
 		s->calls.die(s->calls.arg, &m->die);
 		return true;
 	}
-	s->asked = false;
+	s->asked = s->start_failed = false;
 	s->passes++;
 	if (s->heard_ns - s->started_ns > BACKOFF_MAX_NS)
 		s->failing = false;
@@ -307,7 +327,8 @@ static int on_message(sd_event_source *source, int fd, uint32_t revents, void *u
 /* ---- time --------------------------------------------------------------------------------------
  */
 
-/* Takes over its socket and watches for its end; kills it where that cannot be had. 0 or -errno. */
+/* Takes over its socket and watches for its end; kills it where that cannot be had. 0 or -errno:
+ * the socket is still the caller's. */
 static int follow(struct sampler *s, int sock)
 {
 	int r;
@@ -327,6 +348,48 @@ static int follow(struct sampler *s, int sock)
 	return 0;
 }
 
+static void start_failed(struct sampler *s, int err, uint64_t now_ns)
+{
+	hang_up(s);
+	if (launcher_is_gone(s->launcher)) {
+		/* Which is in the log. */
+		snprintf(s->why, sizeof(s->why), "the process that starts it has ended");
+		s->state = WAITING;
+		s->due_ns = UINT64_MAX;
+		return;
+	}
+	if (!s->why[0])
+		snprintf(s->why, sizeof(s->why), "cannot be started: %s", strerror(-err));
+	say_start_failed(s);
+	wait_before_next(s, now_ns, BACKOFF_MAX_NS);
+}
+
+/* The launcher's answer. */
+static void on_launched(void *arg, pid_t pid)
+{
+	struct sampler *s = arg;
+	uint64_t now_ns = clock_now_ns();
+	int r = pid < 0 ? pid : 0;
+
+	s->why[0] = 0;
+	if (!r) {
+		s->pid = pid;
+		r = follow(s, s->sock);
+	}
+	if (r) {
+		start_failed(s, r, now_ns);
+		arm(s);
+		return;
+	}
+	s->calls.started(s->calls.arg, s->pid);
+	s->state = RUNNING;
+	s->started_ns = now_ns;
+	s->passes = s->asked_ns = s->heard_ns = 0;
+	s->asked = s->driver_known = false;
+	ask(s, now_ns);
+	arm(s);
+}
+
 static int start(struct sampler *s, uint64_t now_ns)
 {
 	char program[PATH_MAX];
@@ -339,20 +402,13 @@ static int start(struct sampler *s, uint64_t now_ns)
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
-	r = launcher_start(s->launcher, program, s->cuda_lib, pair[1], &s->pid);
+	s->sock = pair[0];
+	r = launcher_start(s->launcher, program, s->cuda_lib, pair[1], on_launched, s);
 	close(pair[1]);
-	if (!r)
-		r = follow(s, pair[0]);
-	if (r) {
-		close(pair[0]);
+	if (r)
 		return r;
-	}
-	s->calls.started(s->calls.arg, s->pid);
-	s->state = RUNNING;
+	s->state = STARTING;
 	s->started_ns = now_ns;
-	s->passes = s->asked_ns = s->heard_ns = 0;
-	s->asked = s->driver_known = false;
-	ask(s, now_ns);
 	return 0;
 }
 
@@ -365,13 +421,11 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	if (s->state == WAITING) {
 		s->why[0] = 0;
 		r = start(s, now_ns);
-		if (r) {
-			if (!s->why[0])
-				snprintf(s->why, sizeof(s->why), "cannot be started: %s",
-					 strerror(-r));
-			say_failed(s);
-			wait_before_next(s, now_ns, BACKOFF_MAX_NS);
-		}
+		if (r)
+			start_failed(s, r, now_ns);
+	} else if (s->state == STARTING) {
+		snprintf(s->why, sizeof(s->why), "the process that starts it does not answer");
+		say_start_failed(s);
 	} else if (s->state == RUNNING && s->asked) {
 		fail(s, s->passes ? "does not answer: killed" : "does not start: killed");
 	} else if (s->state == RUNNING) {
@@ -414,6 +468,8 @@ void sampler_close(struct sampler *s)
 		return;
 	if (s->pid > 0)
 		kill(s->pid, SIGKILL);
+	if (s->state == STARTING)
+		launcher_forget(s->launcher);
 	hang_up(s);
 	sd_event_source_disable_unref(s->exit_source);
 	sd_event_source_disable_unref(s->timer);
@@ -445,6 +501,10 @@ bool sampler_describe(const struct sampler *s, char *ret, size_t bytes)
 	if (s->state == RUNNING)
 		snprintf(ret, bytes, "starting%s%s", s->failing ? " again; before that: " : "",
 			 s->failing ? s->why : "");
+	else if (s->state == STARTING)
+		snprintf(ret, bytes, "%s", s->why[0] ? s->why : "starting");
+	else if (s->state == WAITING && s->due_ns == UINT64_MAX)
+		snprintf(ret, bytes, "%s: restart pnmemd", s->why);
 	else if (s->state == ENDING)
 		snprintf(ret, bytes, "%s; it does not end, stuck in the kernel", s->why);
 	else
