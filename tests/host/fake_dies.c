@@ -51,6 +51,10 @@ static void read_script(struct script *script)
 			continue;
 		die->uuid[0] = (uint8_t)uuid;
 		die->state = state;
+		if (state == DIE_ERROR) {
+			die->cuda_error = 719;
+			strcpy(die->error_name, "LAUNCH_FAILED");
+		}
 		die->free_bytes = free_mib << 20;
 		die->total_bytes = total_mib << 20;
 		die->own_context_bytes = own_mib << 20;

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <cmocka.h>
 
 #include "dies_fixture.h"
@@ -172,12 +173,16 @@ static void test_lies(void **state)
 	sample(die, 2);
 	assert_int_equal(die[0].state, DIE_ERROR);
 	assert_string_equal(die[0].error_name, "free above total");
+	assert_int_equal(die[0].cuda_error, 0);
 	assert_int_equal(die[1].state, DIE_OK);
-	expect_end(DIE_EXIT_CUDA);
+	/* No reason to end: the same process goes on, and takes the first answer that can be. */
+	fake->die[1].lie_free_bytes = 0;
+	sample(die, 2);
+	assert_int_equal(die[0].state, DIE_OK);
 	dies_proc_close(&sampler);
+	assert_int_equal(dies_proc_wait(&sampler), DIE_EXIT_CLOSED);
 
 	/* Names that are no text. */
-	fake->die[1].lie_free_bytes = 0;
 	memset(fake->die[1].name, 0xff, sizeof(fake->die[1].name) - 1);
 	strcpy(fake->die[0].pci, "\n");
 	start();
@@ -186,7 +191,43 @@ static void test_lies(void **state)
 	assert_int_equal(die[0].state, DIE_OK);
 	assert_int_equal(die[1].state, DIE_ERROR);
 	assert_string_equal(die[1].error_name, "PCI id not understood");
-	expect_end(DIE_EXIT_CUDA);
+	strcpy(fake->die[0].pci, "0000:3F:00.0");
+	sample(die, 2);
+	assert_int_equal(die[1].state, DIE_OK);
+	assert_string_equal(die[1].pci, "0000:3f:00.0");
+}
+
+/* A die that is left out is not touched, whatever is wrong with it, and the process goes on. */
+static void test_left_out(void **state)
+{
+	struct die_request request = { .header = die_header_make(DIE_SAMPLE_NOW, 77), .n_skip = 1 };
+	struct die_message m;
+
+	strcpy(request.skip_pci[0], "0000:3e:00.0");
+	fake_cuda_fault(fake, FAKE_cuDevicePrimaryCtxRetain, 1, 719, 0, FAKE_ALWAYS);
+	start();
+	for (int i = 0; i < 3; i++) {
+		assert_true(send(sampler.sock, &request, sizeof(request), 0) > 0);
+		m = expect(DIE_KIND_DIE);
+		assert_int_equal(m.die.index, 1);
+		assert_string_equal(m.die.pci, "0000:3f:00.0");
+		assert_int_equal(m.die.state, DIE_OK);
+		assert_int_equal(expect(DIE_KIND_PASS_END).header.pass, 77);
+	}
+	assert_int_equal(fake_cuda_calls(fake, FAKE_cuDevicePrimaryCtxRetain), 1);
+	/* One without an id. */
+	fake_cuda_fault(fake, FAKE_cuDevicePrimaryCtxRetain, 1, 0, 0, 0);
+	dies_proc_close(&sampler);
+	assert_int_equal(dies_proc_wait(&sampler), DIE_EXIT_CLOSED);
+	fake_cuda_fault(fake, FAKE_cuDeviceGet, 1, 999, 0, FAKE_ALWAYS);
+	request.skip_pci[0][0] = 0;
+	start();
+	assert_true(send(sampler.sock, &request, sizeof(request), 0) > 0);
+	m = expect(DIE_KIND_DIE);
+	assert_string_equal(m.die.pci, "0000:3f:00.0");
+	expect(DIE_KIND_PASS_END);
+	dies_proc_close(&sampler);
+	assert_int_equal(dies_proc_wait(&sampler), DIE_EXIT_CLOSED);
 }
 
 /* The die falls off the bus while we look at it; its successor is not seen by a new sampler. */
@@ -301,6 +342,7 @@ int main(void)
 		TEST(test_sticky_errors),
 		TEST(test_passing_errors),
 		TEST(test_lies),
+		TEST(test_left_out),
 		TEST(test_device_disappears),
 		TEST(test_ends_with_the_agent),
 		TEST(test_hung_sampler_ends_with_its_parent),

@@ -187,7 +187,7 @@ static void test_pci_domains(void **state)
 
 static void test_requests(void **state)
 {
-	struct die_request request = { die_header_make(DIE_SAMPLE_NOW, 5) }, ret = { 0 };
+	struct die_request request = { .header = die_header_make(DIE_SAMPLE_NOW, 5) }, ret = { 0 };
 
 	assert_int_equal(die_request_check(&request, sizeof(request), &ret), 0);
 	assert_int_equal(ret.header.pass, 5);
@@ -197,6 +197,41 @@ static void test_requests(void **state)
 	request.header.kind = DIE_SAMPLE_NOW;
 	request.header.version++;
 	assert_int_equal(die_request_check(&request, sizeof(request), &ret), -EPROTONOSUPPORT);
+}
+
+static void test_left_out(void **state)
+{
+	static const int32_t bad[] = { -1, DIE_MESSAGE_MAX_DIES + 1, INT32_MAX, INT32_MIN };
+	struct die_request request = { .header = die_header_make(DIE_SAMPLE_NOW, 5), .n_skip = 2 },
+			   ret;
+
+	strcpy(request.skip_pci[0], "0000:3b:00.0"); /* and "" */
+	assert_int_equal(die_request_check(&request, sizeof(request), &ret), 0);
+	assert_true(die_request_skips(&ret, "0000:3b:00.0"));
+	assert_true(die_request_skips(&ret, ""));
+	assert_false(die_request_skips(&ret, "0000:3c:00.0"));
+	ret.n_skip = 0;
+	assert_false(die_request_skips(&ret, "0000:3b:00.0"));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		request.n_skip = bad[i];
+		assert_int_equal(die_request_check(&request, sizeof(request), &ret), -EBADMSG);
+	}
+	request.n_skip = 1;
+	memset(request.skip_pci[0], 'a', sizeof(request.skip_pci[0])); /* without an end */
+	assert_int_equal(die_request_check(&request, sizeof(request), &ret), -EBADMSG);
+}
+
+static void test_what_ends_the_process(void **state)
+{
+	struct die_sample die = { .state = DIE_ERROR };
+
+	assert_false(die_sample_ends_process(&die)); /* figures that cannot be */
+	die.cuda_error = 719;
+	assert_true(die_sample_ends_process(&die));
+	die.cuda_error = DIE_CUDA_OUT_OF_MEMORY;
+	assert_false(die_sample_ends_process(&die));
+	die = (struct die_sample){ .state = DIE_NO_CONTEXT, .cuda_error = 46 };
+	assert_false(die_sample_ends_process(&die));
 }
 
 static void test_own_context_added_back(void **state)
@@ -221,6 +256,8 @@ int main(void)
 		cmocka_unit_test(test_die_without_sample),
 		cmocka_unit_test(test_pci_domains),
 		cmocka_unit_test(test_requests),
+		cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_what_ends_the_process),
 		cmocka_unit_test(test_own_context_added_back),
 	};
 

@@ -524,8 +524,11 @@ static void report_die(const struct dies *dies, int place, uint64_t now_ns, pn_h
 			     "divided by MIG: engines can push their instances by UUID");
 	else if (facts->state == DIE_INTEGRATED)
 		n = snprintf(why, sizeof(why), "its memory is the host's: MemAvailable counts");
-	else if (facts->state == DIE_ERROR)
+	else if (facts->state == DIE_ERROR && facts->cuda_error)
 		n = snprintf(why, sizeof(why), "CUDA error %d %s", facts->cuda_error,
+			     facts->error_name);
+	else if (facts->state == DIE_ERROR)
+		n = snprintf(why, sizeof(why), "the driver's answer cannot be: %s",
 			     facts->error_name);
 	else if (die->closed)
 		n = snprintf(why, sizeof(why), "smaller than PN_DIE_RESERVE_BYTES: not judged");

@@ -15,6 +15,7 @@
 
 #include "agent/launcher.h"
 #include "agent/log.h"
+#include "core/die_retry.h"
 #include "core/u64.h"
 #include "host/clock.h"
 
@@ -25,8 +26,11 @@
 #define START_LIMIT_NS (60 * S_NS)
 /* The launcher's answer takes a fork. After this it is told of, and still waited for. */
 #define LAUNCH_LIMIT_NS (2 * S_NS)
-/* Between two messages of a pass: calls take microseconds, or, once in a while, milliseconds. */
-#define PASS_LIMIT_NS (5 * S_NS)
+/*
+ * Between two messages of a pass: calls take microseconds, or, once in a while, milliseconds. With
+ * the 5 s between slow passes before it and a new child after it, less than a die's limit of 10 s.
+ */
+#define PASS_LIMIT_NS (3 * S_NS)
 /* Before a new child; the longest also where a new one would find the same: no device, a stub. */
 #define BACKOFF_MIN_NS (250 * MS_NS)
 #define BACKOFF_MAX_NS (64 * S_NS)
@@ -62,15 +66,24 @@ struct sampler {
 	uint64_t pass;       /* of the last request */
 	uint64_t passes;     /* that this child has ended */
 	uint32_t dies_heard; /* in this pass */
+	int32_t last_heard;  /* index of the last of them, -1 none */
 	bool asked;          /* and not answered yet */
 	bool driver_known;
 	struct die_driver driver;
+
+	struct die_request request; /* the last one */
+	struct die_retry retry;
+	/* PCI ids by index, of the newest pass that told them; n_order of them. */
+	char order[DIE_MESSAGE_MAX_DIES][DIE_MESSAGE_PCI_BYTES];
+	int32_t n_order;
+	bool die_failed; /* this child's end is the doing of one die that it was to sample */
 
 	char why[160];     /* of the last failure */
 	bool failing;      /* and said so; until a child has lasted */
 	bool start_failed; /* and said so; until a child has answered */
 	bool recovered;    /* for now, and said so */
 	bool pass_good;    /* some die of this pass could be sampled, or is not meant to be */
+	bool pass_bad;     /* some die of this pass is in error */
 };
 
 /* PNMEM_DIES, else beside this program, else where it is installed. */
@@ -114,7 +127,8 @@ static void arm(struct sampler *s)
 		due_ns = s->passes ? u64_max(s->heard_ns, s->asked_ns) + PASS_LIMIT_NS
 				   : u64_max(s->heard_ns, s->started_ns) + START_LIMIT_NS;
 	else if (s->state == RUNNING)
-		due_ns = u64_max(u64_min(s->want_ns, s->asked_ns + SAMPLER_SLOW_NS),
+		due_ns = u64_max(u64_min(u64_min(s->want_ns, s->asked_ns + SAMPLER_SLOW_NS),
+					 die_retry_due_ns(&s->retry)),
 				 s->asked_ns + SAMPLER_GAP_NS);
 	if (due_ns == UINT64_MAX) {
 		sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
@@ -132,6 +146,12 @@ static void hang_up(struct sampler *s)
 	s->sock = -1;
 }
 
+/* Whether the child's end leaves other dies as they were: a moment later they go on. */
+static bool others_go_on(const struct sampler *s)
+{
+	return s->die_failed && s->n_order > s->retry.count;
+}
+
 /* Once for each time that it is out of order: until a child has lasted, whatever befalls the next.
  */
 static void say_failed(struct sampler *s)
@@ -142,6 +162,8 @@ static void say_failed(struct sampler *s)
 		return;
 	if (launcher_is_gone(s->launcher))
 		what = "dies turn stale, until pnmemd is restarted";
+	else if (others_go_on(s))
+		what = "that die turns stale, it is tried again; the others go on";
 	log_line(LOG_WARNING, "die sampler: %s; %s", s->why, what);
 	s->failing = true;
 	s->recovered = false;
@@ -160,6 +182,19 @@ static void wait_before_next(struct sampler *s, uint64_t now_ns, uint64_t delay_
 	s->state = WAITING;
 	s->due_ns = now_ns + delay_ns;
 	s->backoff_ns = u64_min(2 * s->backoff_ns, BACKOFF_MAX_NS);
+}
+
+/* It does not answer: the die that comes after the last one heard may be why. */
+static void suspect(struct sampler *s, uint64_t now_ns)
+{
+	int32_t i = s->last_heard + 1;
+
+	while (i < s->n_order && die_request_skips(&s->request, s->order[i]))
+		i++;
+	if (!s->asked || i >= s->n_order || !s->order[i][0])
+		return;
+	die_retry_failed(&s->retry, s->order[i], now_ns);
+	s->die_failed = true;
 }
 
 /* The child is of no more use: it is killed, and reaped when the kernel lets go of it. */
@@ -213,7 +248,14 @@ static void reaped(struct sampler *s, const siginfo_t *info, uint64_t now_ns)
 	s->pid = 0;
 	if (now_ns - s->started_ns > BACKOFF_MAX_NS)
 		s->backoff_ns = BACKOFF_MIN_NS;
-	wait_before_next(s, now_ns, hopeless ? BACKOFF_MAX_NS : s->backoff_ns);
+	/* For the others' sake; how often that can be is what die_retry bounds. */
+	if (others_go_on(s)) {
+		wait_before_next(s, now_ns, BACKOFF_MIN_NS);
+		s->backoff_ns = BACKOFF_MIN_NS;
+	} else {
+		wait_before_next(s, now_ns, hopeless ? BACKOFF_MAX_NS : s->backoff_ns);
+	}
+	s->die_failed = false;
 	arm(s);
 }
 
@@ -242,18 +284,19 @@ static int on_exit_of_child(sd_event_source *source, const siginfo_t *info, void
 
 static void ask(struct sampler *s, uint64_t now_ns)
 {
-	struct die_request request = { die_header_make(DIE_SAMPLE_NOW, s->pass + 1) };
-
+	s->request = (struct die_request){ .header = die_header_make(DIE_SAMPLE_NOW, s->pass + 1) };
+	die_retry_ask(&s->retry, !s->passes, now_ns, &s->request);
 	s->calls.asking(s->calls.arg);
 	/* Where this fails no answer comes, and that is noticed. */
-	if (send(s->sock, &request, sizeof(request), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+	if (send(s->sock, &s->request, sizeof(s->request), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
 	}
 	s->pass++;
 	s->asked = true;
 	s->asked_ns = now_ns;
 	s->want_ns = UINT64_MAX;
 	s->dies_heard = 0;
-	s->pass_good = false;
+	s->last_heard = -1;
+	s->pass_good = s->pass_bad = false;
 }
 
 static void say_recovered(struct sampler *s)
@@ -261,6 +304,25 @@ static void say_recovered(struct sampler *s)
 	if (s->failing && !s->recovered)
 		log_line(LOG_NOTICE, "die sampler: samples again");
 	s->recovered = true;
+}
+
+/* What a sample says of the sampler and of how the die is to be sampled. */
+static void take_die(struct sampler *s, const struct die_sample *die)
+{
+	s->last_heard = die->index;
+	s->n_order = die->n_dies;
+	snprintf(s->order[die->index], sizeof(s->order[0]), "%s", die->pci);
+	if (die->state != DIE_ERROR) {
+		s->pass_good = true;
+		die_retry_good(&s->retry, die->pci);
+		return;
+	}
+	/* A die that is full is an answer too. */
+	s->pass_bad = s->pass_bad || die->cuda_error != DIE_CUDA_OUT_OF_MEMORY;
+	if (!die_sample_ends_process(die))
+		return;
+	s->die_failed = s->die_failed || !die_request_skips(&s->request, die->pci);
+	die_retry_failed(&s->retry, die->pci, s->heard_ns);
 }
 
 /* False if it is not what was asked for: a sampler out of its mind, or another program. */
@@ -280,15 +342,15 @@ static bool take(struct sampler *s, const struct die_message *m)
 	if (m->header.kind == DIE_KIND_DIE) {
 		if (s->dies_heard++ >= DIE_MESSAGE_MAX_DIES || m->die.sample_ns > s->heard_ns)
 			return false;
-		s->pass_good = s->pass_good || m->die.state != DIE_ERROR;
+		take_die(s, &m->die);
 		s->calls.die(s->calls.arg, &m->die);
 		return true;
 	}
 	s->asked = s->start_failed = false;
 	s->passes++;
-	if (s->heard_ns - s->started_ns > BACKOFF_MAX_NS)
+	if (s->heard_ns - s->started_ns > BACKOFF_MAX_NS && !s->retry.count)
 		s->failing = false;
-	if (s->pass_good)
+	if (s->pass_good && !s->pass_bad && !s->retry.count)
 		say_recovered(s);
 	s->calls.pass_end(s->calls.arg);
 	return true;
@@ -385,7 +447,7 @@ static void on_launched(void *arg, pid_t pid)
 	s->state = RUNNING;
 	s->started_ns = now_ns;
 	s->passes = s->asked_ns = s->heard_ns = 0;
-	s->asked = s->driver_known = false;
+	s->asked = s->driver_known = s->die_failed = false;
 	ask(s, now_ns);
 	arm(s);
 }
@@ -427,6 +489,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 		snprintf(s->why, sizeof(s->why), "the process that starts it does not answer");
 		say_start_failed(s);
 	} else if (s->state == RUNNING && s->asked) {
+		suspect(s, now_ns);
 		fail(s, s->passes ? "does not answer: killed" : "does not start: killed");
 	} else if (s->state == RUNNING) {
 		ask(s, now_ns);

@@ -2,8 +2,10 @@
 /*
  * The die sampler, pnmem-dies, as a child process: starting it, asking for passes, and noticing
  * when it dies, hangs, is stopped or talks nonsense. A libcuda call can block in the kernel for
- * good, so nothing here ever waits for it: it is killed, left behind and started anew, ever less
- * often. What its samples mean is left to dies.c.
+ * good, so nothing here ever waits for it: it is killed, and once the kernel has let go of it
+ * another is started, ever less often. One that stays stuck in the kernel is not replaced: its
+ * successor would join it there. A die that fails or hangs is left out and tried again by itself
+ * (core/die_retry.h), so that the others stay fresh. What samples mean is left to dies.c.
  */
 #ifndef PNMEM_AGENT_SAMPLER_H
 #define PNMEM_AGENT_SAMPLER_H

@@ -138,10 +138,28 @@ int die_request_check(const void *packet, size_t bytes, struct die_request *ret)
 	if (r)
 		return r;
 	memcpy(&request, packet, sizeof(request));
-	if (request.header.kind != DIE_SAMPLE_NOW)
+	if (request.header.kind != DIE_SAMPLE_NOW || request.n_skip < 0 ||
+	    request.n_skip > DIE_MESSAGE_MAX_DIES)
 		return -EBADMSG;
+	for (int i = 0; i < request.n_skip; i++)
+		if (!TEXT_OK(request.skip_pci[i]))
+			return -EBADMSG;
 	*ret = request;
 	return 0;
+}
+
+bool die_request_skips(const struct die_request *request, const char *pci)
+{
+	for (int i = 0; i < request->n_skip; i++)
+		if (!strcmp(request->skip_pci[i], pci))
+			return true;
+	return false;
+}
+
+bool die_sample_ends_process(const struct die_sample *die)
+{
+	return die->state == DIE_ERROR && die->cuda_error &&
+	       die->cuda_error != DIE_CUDA_OUT_OF_MEMORY;
 }
 
 uint64_t die_sample_free_bytes(const struct die_sample *die)

@@ -6,8 +6,9 @@
  *
  * The sampler says once what driver it found (DIE_KIND_DRIVER) and ends if there is nothing to
  * sample. Then each DIE_SAMPLE_NOW is answered by a pass: one DIE_KIND_DIE for each die, in the
- * order of their PCI ids, and DIE_KIND_PASS_END. Requests that pile up during a pass are answered
- * by one pass, which echoes the last of them: a pass number acknowledges all requests before it.
+ * order of their PCI ids, but those that the request leaves out, and DIE_KIND_PASS_END. Requests
+ * that pile up during a pass are answered by one pass, which echoes the last of them and is as it
+ * says: a pass number acknowledges all requests before it.
  */
 #ifndef PNMEM_CORE_DIE_MESSAGE_H
 #define PNMEM_CORE_DIE_MESSAGE_H
@@ -16,10 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DIE_MESSAGE_MAGIC    0x44454950u /* "PIED" on the wire, little endian */
-#define DIE_MESSAGE_VERSION  1
-#define DIE_MESSAGE_FD       3 /* the sampler's end */
-#define DIE_MESSAGE_MAX_DIES 64
+#define DIE_MESSAGE_MAGIC     0x44454950u /* "PIED" on the wire, little endian */
+#define DIE_MESSAGE_VERSION   2
+#define DIE_MESSAGE_FD        3 /* the sampler's end */
+#define DIE_MESSAGE_MAX_DIES  64
+#define DIE_MESSAGE_PCI_BYTES 16
 
 /* The sampler's exit status: why it ended. */
 enum die_exit {
@@ -57,6 +59,9 @@ enum die_state {
 	DIE_ERROR = 4,      /* cuda_error and error_name say what; not sampled */
 };
 
+/* CUDA's number for it, the one error that is a word on the die's memory. */
+#define DIE_CUDA_OUT_OF_MEMORY 2
+
 struct die_header {
 	uint32_t magic;
 	uint16_t version;
@@ -83,7 +88,7 @@ struct die_sample {
 	uint64_t total_bytes;       /* 0: unknown, never so in DIE_OK */
 	uint64_t own_context_bytes; /* what the sampler itself keeps of it; 0: unknown or nothing */
 	uint8_t uuid[16];           /* all 0: unknown */
-	char pci[16];               /* "0000:3b:00.0"; "" only in DIE_ERROR */
+	char pci[DIE_MESSAGE_PCI_BYTES]; /* "0000:3b:00.0"; "" only in DIE_ERROR */
 	char name[64];
 	int32_t compute_mode; /* CUDA's: 0 default, 2 prohibited, 3 exclusive process */
 	int32_t integrated;   /* 0 or 1 */
@@ -109,13 +114,17 @@ struct die_message {
 
 struct die_request {
 	struct die_header header; /* DIE_SAMPLE_NOW; pass is echoed */
+	int32_t n_skip;           /* 0..DIE_MESSAGE_MAX_DIES */
+	int32_t reserved;
+	/* Dies that are not to be touched, as in die_sample; "": those without a PCI id. */
+	char skip_pci[DIE_MESSAGE_MAX_DIES][DIE_MESSAGE_PCI_BYTES];
 };
 
 _Static_assert(sizeof(struct die_header) == 24, "wire layout");
 _Static_assert(sizeof(struct die_driver) == 240, "wire layout");
 _Static_assert(sizeof(struct die_sample) == 192, "wire layout");
 _Static_assert(sizeof(struct die_message) == 264, "wire layout");
-_Static_assert(sizeof(struct die_request) == 24, "wire layout");
+_Static_assert(sizeof(struct die_request) == 1056, "wire layout");
 
 /* The header of a whole die_message, or of a die_request for DIE_SAMPLE_NOW. */
 struct die_header die_header_make(uint16_t kind, uint64_t pass);
@@ -131,6 +140,15 @@ int die_message_check(const void *packet, size_t bytes, struct die_message *ret)
 
 /* The same for a request, in the sampler. */
 int die_request_check(const void *packet, size_t bytes, struct die_request *ret);
+
+/* Whether a request leaves out the die of this PCI id. */
+bool die_request_skips(const struct die_request *request, const char *pci);
+
+/*
+ * Whether this is a CUDA error that only goes away with the process, which therefore ends after the
+ * pass: not out of memory, which passes, nor figures that cannot be, which are no CUDA error.
+ */
+bool die_sample_ends_process(const struct die_sample *die);
 
 /* Free memory of a DIE_OK sample as it would be without the sampler's own context. */
 uint64_t die_sample_free_bytes(const struct die_sample *die);

@@ -8,16 +8,13 @@
 
 #include "host/clock.h"
 
-/*
- * Writes an error into a sample. Out of memory and a device taken by another process pass by
- * themselves; true for those.
- */
+/* Writes an error into a sample. Returns whether the process is good for more. */
 static bool fail(const struct cuda *cuda, struct die_sample *s, CUresult result)
 {
 	s->state = result == CUDA_ERROR_DEVICE_UNAVAILABLE ? DIE_NO_CONTEXT : DIE_ERROR;
 	s->cuda_error = (int32_t)result;
 	cuda_error_name(cuda, result, s->error_name, sizeof(s->error_name));
-	return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_DEVICE_UNAVAILABLE;
+	return !die_sample_ends_process(s);
 }
 
 /* "0000:3B:00.0" to the form that sysfs and nvidia-smi share; "" if it is not of that form. */
@@ -105,6 +102,7 @@ static void identify(const struct cuda *cuda, struct die *die, int ordinal)
 	CUresult result;
 
 	memset(die, 0, sizeof(*die));
+	die->ordinal = ordinal;
 	die->identity.board_group = -1;
 	result = cuda->cuDeviceGet(&die->device, ordinal);
 	if (!result)
@@ -159,6 +157,16 @@ static CUresult release(const struct cuda *cuda, struct die *die)
 	return cuda->cuDevicePrimaryCtxRelease_v2(die->device);
 }
 
+/* Once more, where that failed and the process is still good: its place among the dies stays. */
+static void identify_again(const struct cuda *cuda, struct die *die)
+{
+	int32_t index = die->identity.index, n_dies = die->identity.n_dies;
+
+	identify(cuda, die, die->ordinal);
+	die->identity.index = index;
+	die->identity.n_dies = n_dies;
+}
+
 /* The sample's time is taken before: an allocation that is older than it is in the numbers. */
 static bool ask(const struct cuda *cuda, struct die *die, struct die_sample *s)
 {
@@ -177,7 +185,7 @@ static bool ask(const struct cuda *cuda, struct die *die, struct die_sample *s)
 		s->state = DIE_ERROR;
 		snprintf(s->error_name, sizeof(s->error_name), "%s",
 			 total_bytes ? "free above total" : "total is 0");
-		return false;
+		return true;
 	}
 	s->sample_ns = now_ns;
 	s->free_bytes = free_bytes;
@@ -192,10 +200,12 @@ bool die_sample(const struct cuda *cuda, struct die *die, struct die_sample *s)
 	int compute_mode = CU_COMPUTEMODE_DEFAULT;
 	CUresult result;
 
+	if (die->identity.state == DIE_ERROR && !die_sample_ends_process(&die->identity))
+		identify_again(cuda, die);
 	*s = die->identity;
 	s->sample_ns = clock_now_ns();
 	if (s->state == DIE_ERROR)
-		return false;
+		return !die_sample_ends_process(s);
 	result = cuda->cuDeviceGetAttribute(&compute_mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE,
 					    die->device);
 	if (result)

@@ -13,6 +13,7 @@
 
 struct die {
 	CUdevice device;
+	int ordinal;                /* CUDA's, by which it is looked up */
 	struct die_sample identity; /* what does not change; state DIE_ERROR: not to be had */
 	CUcontext context;          /* NULL: not held */
 	bool is_mig;
@@ -24,8 +25,9 @@ struct die {
 void dies_identify(const struct cuda *cuda, struct die *dies, int n_dies);
 
 /*
- * Takes a sample. Returns true if the process is good for more, false after an error that only
- * goes away with the process; ret is complete in both cases. One thread.
+ * Takes a sample. Returns true if the process is good for more, also after figures that cannot be,
+ * and false after an error that only goes away with the process; ret is complete in both cases. One
+ * thread.
  */
 bool die_sample(const struct cuda *cuda, struct die *die, struct die_sample *ret);
 

@@ -65,9 +65,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 /*
  * Without capabilities the device files are all that is left. The user stays: the files may be
- * root's only, and an agent without CAP_KILL must be able to end us. The bounding set stays too:
- * nvidia-modprobe, which the driver runs to make its device files, needs it. A call that hangs
- * cannot see descriptor 3 close, hence the signal.
+ * root's only, and an agent without CAP_KILL must be able to end us. Started by the agent we have
+ * none anyway, nor a bounding set or a way to get one; this is for who is started by hand. A call
+ * that hangs cannot see descriptor 3 close, hence the signal.
  */
 static void drop_privileges(void)
 {
@@ -125,14 +125,20 @@ static void open_driver(const struct options *options)
 	dies_identify(&cuda, dies, n_dies);
 }
 
-/* Samples every die, also after one of them has failed for good; then that ends the process. */
-static void run_pass(uint64_t pass, const char *library)
+/*
+ * Samples every die but those that the request leaves out, also after one of them has failed for
+ * good; then that ends the process.
+ */
+static void run_pass(const struct die_request *request, const char *library)
 {
+	uint64_t pass = request->header.pass;
 	struct die_message message;
 	uint64_t start_ns = clock_now_ns();
 	bool good = true;
 
 	for (int i = 0; i < n_dies; i++) {
+		if (die_request_skips(request, dies[i].identity.pci))
+			continue;
 		message = (struct die_message){ .header = die_header_make(DIE_KIND_DIE, pass) };
 		if (!die_sample(&cuda, &dies[i], &message.die))
 			good = false;
@@ -147,11 +153,10 @@ static void run_pass(uint64_t pass, const char *library)
 		end(DIE_EXIT_CUDA);
 }
 
-/* Takes all requests that wait; returns whether there was one, and the last one's number. */
-static bool read_requests(uint64_t *ret_pass)
+/* Takes all requests that wait; returns whether there was one, and the last one. */
+static bool read_requests(struct die_request *ret)
 {
-	struct die_request request;
-	char packet[2 * sizeof(request)];
+	char packet[2 * sizeof(*ret)];
 	bool any = false;
 	ssize_t n;
 
@@ -163,16 +168,15 @@ static bool read_requests(uint64_t *ret_pass)
 			return any;
 		if (n == 0 || (n < 0 && errno == ECONNRESET))
 			end(DIE_EXIT_CLOSED);
-		if (n < 0 || die_request_check(packet, (size_t)n, &request))
+		if (n < 0 || die_request_check(packet, (size_t)n, ret))
 			end(DIE_EXIT_SETUP);
-		*ret_pass = request.header.pass;
 		any = true;
 	}
 }
 
 static _Noreturn void serve(const char *library)
 {
-	uint64_t pass;
+	struct die_request request;
 
 	for (;;) {
 		struct pollfd fds[] = {
@@ -182,8 +186,8 @@ static _Noreturn void serve(const char *library)
 
 		if (poll(fds, 2, -1) < 0)
 			continue; /* EINTR, or no memory for it: try again */
-		if (fds[0].revents && read_requests(&pass))
-			run_pass(pass, library);
+		if (fds[0].revents && read_requests(&request))
+			run_pass(&request, library);
 		if (fds[1].revents && !context_cost_continue(&cost, &cuda))
 			end(DIE_EXIT_CUDA);
 	}

@@ -40,7 +40,7 @@ int dies_proc_start(struct dies_proc *dies, const char *library)
 
 int dies_proc_ask(struct dies_proc *dies, uint64_t pass)
 {
-	struct die_request request = { die_header_make(DIE_SAMPLE_NOW, pass) };
+	struct die_request request = { .header = die_header_make(DIE_SAMPLE_NOW, pass) };
 
 	return send(dies->sock, &request, sizeof(request), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
