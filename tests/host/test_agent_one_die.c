@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One die fails and the others go on: the agent with its real sampler, on a stand-in driver of two
- * dies.
+ * dies. Also what must outlast a sampler: what its own context takes, and a die that is full.
  */
 #include <limits.h>
 #include <setjmp.h>
@@ -168,12 +168,70 @@ static void test_hang(void **unused)
 	expect_log("samples again", 1);
 }
 
+static pid_t sampler_of_agent(void)
+{
+	pn_hook_status line;
+	int pid = 0;
+
+	if (pn_memwatch_dies(&line, 1) != 1 || sscanf(line.why, "pid %d", &pid) != 1)
+		return 0;
+	return pid;
+}
+
+static bool has_sampler_but(void * not )
+{
+	pid_t pid = sampler_of_agent();
+
+	return pid && pid != *(pid_t *)not ;
+}
+
+/* Measured while half of the die was free; the next sampler finds less, and costs the same. */
+static void test_own_context_outlasts_the_sampler(void **unused)
+{
+	pid_t old;
+
+	fake->die[FAILING].other_bytes = 0;
+	start_both();
+	expect_line("own context of 74 MiB added back");
+	expect_die(0, PN_SRC_OK, USABLE_MIB * MIB, 6000);
+	fake->die[FAILING].other_bytes = 7 * GIB;
+	expect_die(0, PN_SRC_OK, (USABLE_MIB - 7 * 1024) * MIB, 6000);
+	old = sampler_of_agent();
+	assert_true(old > 0);
+	kill(old, SIGKILL);
+	assert_true(test_until(has_sampler_but, &old, 5000));
+	fake->die[FAILING].other_bytes = 8 * GIB;
+	expect_die(0, PN_SRC_OK, (USABLE_MIB - 8 * 1024) * MIB, 8000);
+	expect_line("own context of 74 MiB added back");
+}
+
+/* Not even a context fits when the agent starts: critical, and not unknown. */
+static void test_full_at_start(void **unused)
+{
+	fake->die[FAILING].other_bytes = (USABLE_MIB - CONTEXT_MIB / 2) * MIB;
+	start_both();
+	expect_die(0, PN_SRC_OK, 0, 10000);
+	assert_true(state.per_die_budget[0] == 12288 * MIB - GIB);
+	assert_int_equal(state.level, PN_MEM_LEVEL_CRITICAL);
+	assert_true(ext.reasons & PN_REASON_DIE0);
+	expect_line("full: no context fits");
+	expect_die(1, PN_SRC_OK, busy_bytes(), 10000);
+	fake->die[FAILING].other_bytes = 7 * GIB;
+	expect_die(0, PN_SRC_OK, busy_bytes(), 8000);
+	pn_memwatch_poll_now();
+	assert_int_equal(agent_proc_log_count(&agent, "is full (OUT_OF_MEMORY)"), 1);
+	assert_int_equal(agent_proc_log_count(&agent, "die sampler"), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_lies, setup_driver, teardown_driver),
 		cmocka_unit_test_setup_teardown(test_sticky_error, setup_driver, teardown_driver),
 		cmocka_unit_test_setup_teardown(test_hang, setup_driver, teardown_driver),
+		cmocka_unit_test_setup_teardown(test_own_context_outlasts_the_sampler, setup_driver,
+						teardown_driver),
+		cmocka_unit_test_setup_teardown(test_full_at_start, setup_driver, teardown_driver),
 	};
 
 	return cmocka_run_group_tests_name("agent_one_die", tests, NULL, NULL);

@@ -43,6 +43,7 @@ struct engine_dies {
 struct die_facts {
 	char name[64];
 	uint64_t total_bytes; /* as of its first sample: the budget does not move */
+	/* Measured once: a sampler that came later may find too little free to do it again. */
 	uint64_t own_context_bytes;
 	int32_t compute_mode;
 	int32_t board_group;
@@ -71,6 +72,12 @@ struct dies {
 /* ---- samples -----------------------------------------------------------------------------------
  */
 
+static bool is_full(const struct die_sample *sample)
+{
+	return sample->state == DIE_ERROR && sample->cuda_error == DIE_CUDA_OUT_OF_MEMORY &&
+	       sample->total_bytes;
+}
+
 static void log_die(const struct die_sample *sample, struct die_facts *facts)
 {
 	static const char *const texts[] = {
@@ -80,12 +87,13 @@ static void log_die(const struct die_sample *sample, struct die_facts *facts)
 		[DIE_INTEGRATED] = "has the host's memory: MemAvailable stands for it",
 		[DIE_ERROR] = "cannot be sampled",
 	};
+	const char *text = is_full(sample) ? "is full" : texts[sample->state];
 	unsigned bit = 1u << sample->state;
 
 	if (sample->state == DIE_OK || facts->logged & bit)
 		return;
 	log_line(sample->state == DIE_ERROR ? LOG_WARNING : LOG_NOTICE, "die %s %s %s%s%s%s",
-		 sample->pci, sample->name, texts[sample->state], sample->error_name[0] ? " (" : "",
+		 sample->pci, sample->name, text, sample->error_name[0] ? " (" : "",
 		 sample->error_name, sample->error_name[0] ? ")" : "");
 	facts->logged |= bit;
 }
@@ -131,10 +139,25 @@ static void set_numbers(struct dies *dies, int place, uint64_t free_bytes, uint6
 	die->closed = !die->budget_bytes; /* all of it is reserve: nothing to judge by */
 }
 
+/*
+ * A die so full that not even a context fits, so that there is no sample: less than that is free,
+ * and how much of it is not to be had. Its size is known all the same.
+ */
+static void set_full(struct dies *dies, int place, const struct die_sample *sample)
+{
+	struct die_facts *facts = &dies->facts[place];
+	bool is_first = !facts->total_bytes;
+
+	set_numbers(dies, place, 0, sample->total_bytes, sample->sample_ns);
+	if (is_first)
+		facts->total_bytes = 0; /* which the first sample says */
+}
+
 static void on_die(void *arg, const struct die_sample *sample)
 {
 	struct dies *dies = arg;
 	int place = find_place(dies, sample);
+	struct die_sample with_own;
 	struct die_facts *facts;
 	struct die *die;
 
@@ -143,7 +166,8 @@ static void on_die(void *arg, const struct die_sample *sample)
 	die = &dies->table.die[place];
 	facts = &dies->facts[place];
 	snprintf(facts->name, sizeof(facts->name), "%s", sample->name);
-	facts->own_context_bytes = sample->own_context_bytes;
+	if (sample->own_context_bytes)
+		facts->own_context_bytes = sample->own_context_bytes;
 	facts->compute_mode = sample->compute_mode;
 	facts->board_group = sample->board_group;
 	facts->state = sample->state;
@@ -152,7 +176,9 @@ static void on_die(void *arg, const struct die_sample *sample)
 	log_die(sample, facts);
 	switch (sample->state) {
 	case DIE_OK:
-		set_numbers(dies, place, die_sample_free_bytes(sample), sample->total_bytes,
+		with_own = *sample;
+		with_own.own_context_bytes = facts->own_context_bytes;
+		set_numbers(dies, place, die_sample_free_bytes(&with_own), sample->total_bytes,
 			    sample->sample_ns);
 		break;
 	case DIE_NO_CONTEXT:
@@ -164,6 +190,8 @@ static void on_die(void *arg, const struct die_sample *sample)
 		dies->has_integrated = true;
 		break;
 	default: /* DIE_ERROR: the last good numbers stay, and grow old */
+		if (is_full(sample))
+			set_full(dies, place, sample);
 		break;
 	}
 	dies->changed = true;
@@ -524,6 +552,9 @@ static void report_die(const struct dies *dies, int place, uint64_t now_ns, pn_h
 			     "divided by MIG: engines can push their instances by UUID");
 	else if (facts->state == DIE_INTEGRATED)
 		n = snprintf(why, sizeof(why), "its memory is the host's: MemAvailable counts");
+	else if (facts->state == DIE_ERROR && facts->cuda_error == DIE_CUDA_OUT_OF_MEMORY)
+		n = snprintf(why, sizeof(why), "full: no context fits, taken as 0 free (%s)",
+			     facts->error_name);
 	else if (facts->state == DIE_ERROR && facts->cuda_error)
 		n = snprintf(why, sizeof(why), "CUDA error %d %s", facts->cuda_error,
 			     facts->error_name);
