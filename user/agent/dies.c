@@ -208,7 +208,6 @@ static void set_integrated(struct dies *dies)
 		if (dies->facts[i].state == DIE_INTEGRATED)
 			set_numbers(dies, i, host->avail_bytes, host->total_bytes,
 				    host->source_ns[PN_SRC_MEMINFO]);
-	dies->changed = true;
 }
 
 /* ---- when to sample ----------------------------------------------------------------------------
@@ -408,7 +407,7 @@ static void check_driver(struct dies *dies, uint64_t now_ns)
 			 strerror(-dies->watch_err), SAMPLER_SLOW_NS / S_NS);
 }
 
-bool dies_look(struct agent *agent, uint64_t now_ns)
+bool dies_look(struct agent *agent, bool all, uint64_t now_ns)
 {
 	struct dies *dies = agent->dies;
 	bool changed;
@@ -421,8 +420,10 @@ bool dies_look(struct agent *agent, uint64_t now_ns)
 		set_integrated(dies);
 	changed = dies->changed;
 	dies->changed = false;
-	for (struct agent_view *av = changed ? agent->views : NULL; av; av = av->next)
-		give(dies, av);
+	/* The host's bytes move at every look: new to those that are published, to no others. */
+	for (struct agent_view *av = agent->views; av; av = av->next)
+		if (changed || (dies->has_integrated && (all || av->asked)))
+			give(dies, av);
 	return changed;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The dies as the agent knows them: the sampler's samples, the same for every view, and over them
- * in each view what its own engines push. Without a driver, or with PN_DIE_SOURCE push or off,
- * there is no sampler and nothing is watched.
+ * in each view what its own engines push. Without a driver there is no sampler and nothing is
+ * watched, but the launcher waits for the day that one is loaded; with PN_DIE_SOURCE push or off
+ * there is not even that.
  */
 #ifndef PNMEM_AGENT_DIES_H
 #define PNMEM_AGENT_DIES_H
@@ -25,10 +26,11 @@ int dies_open(struct agent *agent);
 void dies_close(struct agent *agent);
 
 /*
- * At each look, before the views are published: gives each its dies where they have changed.
- * Returns whether there is something new for all of them.
+ * At each look, before views are published, all of them or those that asked: gives each its dies
+ * where they have changed. Returns whether there is something new for all of them, so that all are
+ * to be published; a die with the host's memory is as new as that and no reason to.
  */
-bool dies_look(struct agent *agent, uint64_t now_ns);
+bool dies_look(struct agent *agent, bool all, uint64_t now_ns);
 
 /* Gives a new view its dies. */
 void dies_give(struct agent *agent, struct agent_view *av);

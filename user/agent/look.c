@@ -160,7 +160,8 @@ static void look(struct agent *agent, bool force, bool asked_only)
 		some_clock_ns = counters.some_ns;
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
 			 counters.stall_ns, some_clock_ns, force);
-	all = dies_look(agent, now_ns) || !asked_only || now_ns - agent->all_ns >= ALL_GAP_NS;
+	all = !asked_only || now_ns - agent->all_ns >= ALL_GAP_NS;
+	all = dies_look(agent, all, now_ns) || all;
 	if (all)
 		agent->all_ns = now_ns;
 	views_read(agent, all, now_ns);
