@@ -3,7 +3,7 @@
  * A die sampler that does what its script says, for tests of the agent: started as pnmem-dies
  * (PNMEM_DIES), it reads the file named by FAKE_DIES anew for each request. A line is one of
  *   driver STATE N_DIES     what it says first (default 0 and the number of die lines)
- *   die UUID PCI STATE FREE_MIB TOTAL_MIB OWN_MIB
+ *   die UUID PCI STATE FREE_MIB TOTAL_MIB OWN_MIB [COMPUTE_MODE]
  *   do WHAT                 hang, exit STATUS, after STATUS (of a pass), abort, garbage, flood,
  *                           alien (another pass than was asked for), closed
  * It leaves FAKE_DIES.pid and appends a line per request to FAKE_DIES.log.
@@ -46,9 +46,12 @@ static void read_script(struct script *script)
 			continue;
 		if (sscanf(line, "do %15s %d", script->what, &script->argument) >= 1)
 			continue;
-		if (sscanf(line, "die %u %15s %u %llu %llu %llu", &uuid, die->pci, &state,
-			   &free_mib, &total_mib, &own_mib) != 6)
+		die->compute_mode = -1;
+		if (sscanf(line, "die %u %15s %u %llu %llu %llu %d", &uuid, die->pci, &state,
+			   &free_mib, &total_mib, &own_mib, &die->compute_mode) < 6)
 			continue;
+		if (die->compute_mode < 0)
+			die->compute_mode = state == DIE_NO_CONTEXT ? 3 : 0;
 		die->uuid[0] = (uint8_t)uuid;
 		die->state = state;
 		if (state == DIE_ERROR) {
@@ -59,7 +62,6 @@ static void read_script(struct script *script)
 		die->total_bytes = total_mib << 20;
 		die->own_context_bytes = own_mib << 20;
 		die->board_group = -1;
-		die->compute_mode = state == DIE_NO_CONTEXT ? 3 : 0;
 		snprintf(die->name, sizeof(die->name), "Fake die %u", uuid);
 		die->index = script->n_dies++;
 	}

@@ -81,8 +81,15 @@ static void test_command_line(void **unused)
 		"ok        uprobe    libcuda: not wanted (--no-bpf)",
 		"ok        die 0     0000:05:00.0 Fake die 1: sampled, own context of 100 MiB",
 		"degraded  die 2     0000:07:00.0 Fake die 3: exclusive compute mode",
+		"ok        mps       no MPS server in /nonexistent",
 		NULL,
 	};
+	static const char *const with_mps[] = {
+		": not joined, dies are sampled beside it, those in an exclusive compute mode not",
+		NULL,
+	};
+	char control[128];
+	FILE *file;
 
 	start("die 1 0000:05:00.0 0 11000 12000 100\n"
 	      "die 2 0000:06:00.0 0 500 12000 0\n"
@@ -90,7 +97,16 @@ static void test_command_line(void **unused)
 	expect_die(2, PN_SRC_UNSUPPORTED, 0, 5000);
 	expect_output("status", status);
 	expect_output("status --json", json);
+	setenv("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent", 1);
 	expect_output("doctor", doctor);
+	setenv("CUDA_MPS_PIPE_DIRECTORY", agent.dir, 1);
+	snprintf(control, sizeof(control), "%s/control", agent.dir);
+	file = fopen(control, "we");
+	assert_non_null(file);
+	fclose(file);
+	expect_output("doctor", with_mps);
+	unlink(control);
+	unsetenv("CUDA_MPS_PIPE_DIRECTORY");
 }
 
 /* A total that changes does not move the budget: it is what it was at the start. */
@@ -106,20 +122,22 @@ static void test_budget_is_of_the_start(void **unused)
 static void test_dies_that_must_not_be_sampled(void **unused)
 {
 	pn_hook_status lines[64];
-	int n, exclusive = 0, integrated = 0;
+	int n, exclusive = 0, prohibited = 0, integrated = 0;
 
 	start("die 1 0000:05:00.0 1 0 12000 0\n"
 	      "die 2 0000:06:00.0 2 0 80000 0\n"
 	      "die 3 0000:07:00.0 3 0 0 0\n"
 	      "die 4 0000:08:00.0 4 0 0 0\n"
-	      "die 5 0000:09:00.0 0 500 1000 0\n");
+	      "die 5 0000:09:00.0 0 500 1000 0\n"
+	      "die 6 0000:0a:00.0 1 0 12000 0 2\n");
 	expect_die(0, PN_SRC_UNSUPPORTED, 0, 5000);
 	expect_die(1, PN_SRC_UNSUPPORTED, 0, 5000);
 	expect_die(3, PN_SRC_STALE, 0, 5000);
 	expect_die(4, PN_SRC_UNSUPPORTED, 500 * MIB, 5000); /* smaller than the reserve */
-	assert_int_equal(ext.die_state[2], PN_SRC_OK);      /* integrated: MemAvailable */
+	expect_die(5, PN_SRC_UNSUPPORTED, 0, 5000);
+	assert_int_equal(ext.die_state[2], PN_SRC_OK); /* integrated: MemAvailable */
 	assert_int_equal(state.per_die_free[2], state.host_avail_bytes);
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		if (i != 2)
 			assert_int_equal(state.per_die_budget[i], 0); /* no level of theirs */
 	assert_false(ext.reasons & (PN_REASON_DIE0 << 0 | PN_REASON_DIE0 << 1 |
@@ -131,16 +149,18 @@ static void test_dies_that_must_not_be_sampled(void **unused)
 	assert_int_equal(state.per_die_free[0], 3 * GIB);
 
 	n = pn_memwatch_dies(lines, 64);
-	assert_int_equal(n, 7);
+	assert_int_equal(n, 8);
 	assert_string_equal(lines[0].subject, "sampler");
 	assert_int_equal(lines[0].state, PN_HOOK_ACTIVE);
 	for (int i = 0; i < n; i++) {
 		exclusive += strstr(lines[i].why, "exclusive compute mode") != NULL;
+		prohibited += strstr(lines[i].why, "prohibited compute mode") != NULL;
 		integrated += strstr(lines[i].why, "MemAvailable") != NULL;
 	}
 	assert_int_equal(exclusive, 1);
+	assert_int_equal(prohibited, 1);
 	assert_int_equal(integrated, 1);
-	expect_log("is exclusive or prohibited", 1);
+	expect_log("is exclusive or prohibited", 2);
 	expect_log("is divided by MIG", 1);
 }
 

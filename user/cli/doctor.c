@@ -135,6 +135,25 @@ static void check_agent(struct doctor *report, const pn_mem_ext *ext, const pn_a
 			       (uintmax_t)ext->event_drops, (uintmax_t)ext->events);
 }
 
+/* Where there is something to sample. A server that listens elsewhere is not joined either. */
+static void check_mps(struct doctor *report)
+{
+	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	char path[512];
+
+	if (!folder || !*folder)
+		folder = "/tmp/nvidia-mps";
+	snprintf(path, sizeof(path), "%s/control", folder);
+	if (access(path, F_OK))
+		doctor_finding(report, DOCTOR_OK, "mps", "",
+			       "no MPS server in %s; none is ever joined by the sampler", folder);
+	else
+		doctor_finding(report, DOCTOR_OK, "mps", "",
+			       "an MPS server in %s: not joined, dies are sampled beside it, those "
+			       "in an exclusive compute mode not at all; engines can push them",
+			       folder);
+}
+
 /* The sampler, its uprobes and each die, as the agent tells of them. */
 static void check_dies(struct doctor *report)
 {
@@ -148,6 +167,8 @@ static void check_dies(struct doctor *report)
 			       line->subject, "", "%s%s%s", line->hook,
 			       *line->hook && *line->why ? ": " : "", line->why);
 	}
+	if (n > 0 && lines[0].state != PN_HOOK_UNTRIED)
+		check_mps(report);
 	if (n < 0)
 		doctor_finding(report, DOCTOR_DEGRADED, "dies", ASK_LOG,
 			       "the agent does not say: %s", strerror(-n));
