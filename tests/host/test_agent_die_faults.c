@@ -174,7 +174,6 @@ static void test_other_ends(void **unused)
 		{ "do exit 3\n", "ended with status 3" },
 		{ "do abort\n", "killed by signal 6" },
 		{ "do alien\ndie 1 0000:05:00.0 0 8000 12000 0\n", "what no sampler says" },
-		{ "driver 3 0\ndo exit 5\n", "ended with status 5" },
 	};
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
@@ -192,17 +191,55 @@ static void test_other_ends(void **unused)
 	}
 }
 
-static void test_no_device(void **unused)
+/* It has closed its end and stays: the same as one that does not answer. */
+static void test_closed(void **unused)
 {
-	pn_hook_status lines[4];
+	pid_t old;
 
-	start("driver 1 0\n");
-	expect_log("no GPU that it serves", 1);
-	read_snapshot();
-	assert_int_equal(state.n_dies, 0);
-	assert_int_equal(pn_memwatch_dies(lines, 4), 2);
-	assert_int_equal(lines[0].state, PN_HOOK_REFUSED);
-	assert_non_null(strstr(lines[0].why, "no GPU that it serves"));
+	start(healthy);
+	expect_die(0, PN_SRC_OK, 8000 * MIB, 5000);
+	old = sampler_pid();
+	script("do closed\n");
+	pn_memwatch_set_die(15, GIB, 2 * GIB, 0);
+	for (int i = 0; i < 5000 && requests() < 2; i++)
+		usleep(1000);
+	script("die 1 0000:05:00.0 0 7000 12000 0\n");
+	expect_die(0, PN_SRC_OK, 7000 * MIB, 10000);
+	assert_int_not_equal(sampler_pid(), old);
+	assert_int_equal(kill(old, 0), -1);
+	expect_log("does not answer", 1);
+	expect_log("samples again", 1);
+}
+
+/* What a driver is that cannot be sampled by, in the log and in the doctor's line; no die. */
+static void test_no_driver_to_sample_by(void **unused)
+{
+	static const struct {
+		const char *script, *text;
+	} cases[] = {
+		{ "driver 1 0\n", "a driver, and no GPU that it serves" },
+		{ "driver 2 0\n", "no driver, or no libcuda" },
+		{ "driver 3 0\n", "libcuda is the toolkit's stub, not a driver" },
+		{ "driver 4 0\n", "libcuda and the kernel driver are of different versions" },
+		{ "driver 5 0\n", "the driver fails" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		pn_hook_status lines[4];
+
+		start(cases[i].script);
+		expect_log(cases[i].text, 1);
+		read_snapshot();
+		assert_int_equal(state.n_dies, 0);
+		assert_int_equal(pn_memwatch_dies(lines, 4), 2);
+		assert_int_equal(lines[0].state, PN_HOOK_REFUSED);
+		assert_non_null(strstr(lines[0].why, cases[i].text));
+		assert_int_equal(agent_proc_log_count(&agent, "tried again"), 1);
+		pn_memwatch_stop();
+		agent_proc_kill(&agent);
+		unlink(agent.socket_path);
+		unlink(agent.log_path);
+	}
 }
 
 /* The program goes away while it runs: said once, though its end was said just before. */
@@ -302,7 +339,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_flood, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_error_again_and_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_ends, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_no_device, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_closed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_driver_to_sample_by, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_program_disappears, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_program, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_childs_surroundings, setup, teardown),
