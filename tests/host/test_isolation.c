@@ -2,11 +2,14 @@
 /*
  * Whatever one client does, the others are served as before and the agent holds no more when it is
  * over: each attack beside the same number of processes that only keep the CPUs busy, while the
- * level goes up and down. And the limits of one user do not touch another.
+ * level goes up and down, and engines of many cgroups are attached. And the limits of one user do
+ * not touch another.
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -32,10 +37,17 @@
 
 #define ROUNDS    100
 #define ATTACKERS 2
+#define VIEWS     100
 #define LIMIT_MS  10000
 /* Of a median beside the busy CPUs' own: what a loaded machine makes of it, not what an attack may.
  */
 #define SLACK_US 15000
+/*
+ * Looks that the agent makes from a request until its answer: that of the answer, twice where
+ * something was promised, and the one that it was in. Timers and ends of processes make some more.
+ */
+#define LOOKS_MEDIAN 4
+#define LOOKS_P99    12
 /* While 2048 clients are held, and for good. */
 #define RSS_HELD_KIB  8192
 #define RSS_AFTER_KIB 3072
@@ -45,12 +57,12 @@ static struct made_host host;
 
 static int setup(void **state)
 {
-	static const char *args[] = {
-		"--no-bpf", "--stall-hook", "poll", "--procfs", host.dir, NULL
-	};
+	static const char *args[] = { "--no-bpf", "--stall-hook", "poll",         "--procfs",
+				      host.dir,   "--cgroupfs",   "/nonexistent", NULL };
 
 	setenv("PN_LEVEL_HOLD_MS", "0", 1);
-	if (made_host_init(&host) || agent_proc_init(&agent) || chmod(agent.dir, 0755))
+	if (made_host_init(&host) || made_host_add_process(&host, getpid(), "/a") ||
+	    agent_proc_init(&agent) || chmod(agent.dir, 0755))
 		return -1;
 	return agent_proc_start(&agent, args);
 }
@@ -156,7 +168,7 @@ static struct times attacked(const struct attack *attack)
 
 	assert_true(sock >= 0);
 	assert_int_equal(raw_hello(sock), 0);
-	assert_int_equal(attack_start(&attackers, attack, agent.socket_path, ATTACKERS), 0);
+	assert_int_equal(attack_start(&attackers, attack, agent.socket_path, &host, ATTACKERS), 0);
 	times = measure(sock);
 	rss_held = rss_kib();
 	attack_end(&attackers);
@@ -172,14 +184,67 @@ static struct times attacked(const struct attack *attack)
 	return times;
 }
 
+/* An engine of a cgroup of its own: its process connects on this socket, says hello, and waits. */
+static pid_t start_engine(int n)
+{
+	int fds[2];
+	char cgroup[32], byte;
+	pid_t pid;
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		int sock;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		snprintf(cgroup, sizeof(cgroup), "/engine%d", n);
+		if (made_host_add_process(&host, getpid(), cgroup))
+			_exit(1);
+		sock = raw_connect(agent.socket_path);
+		if (sock < 0 || raw_hello(sock) || write(fds[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	close(fds[0]);
+	return pid;
+}
+
+/* Each view has been read in its turn, and has open what it will have open. */
+static void settle(void)
+{
+	int fds, n_same = 0;
+
+	for (int i = 0; i < 200 && n_same < 10; i++) {
+		fds = count_fds();
+		usleep(100000); /* the agent's own looks go on */
+		n_same = count_fds() == fds ? n_same + 1 : 0;
+	}
+}
+
+static void end_engines(const pid_t *engines)
+{
+	for (int i = 0; i < VIEWS; i++) {
+		kill(engines[i], SIGKILL);
+		waitpid(engines[i], NULL, 0);
+	}
+}
+
 static void test_attacks(void **state)
 {
-	long rss_before = rss_kib();
+	static pid_t engines[VIEWS];
 	struct times alone = { 0 };
+	long rss_before;
 
 	if (geteuid())
 		skip_because("needs root to attack as another user");
+	for (int i = 0; i < VIEWS; i++)
+		engines[i] = start_engine(i);
+	settle();
 	fds_before = count_fds();
+	rss_before = rss_kib();
 	for (const struct attack *attack = attacks; attack->name; attack++) {
 		struct times times = attacked(attack);
 
@@ -190,6 +255,69 @@ static void test_attacks(void **state)
 	}
 	/* All of them together leave no more than one may. */
 	assert_true(rss_kib() - rss_before < 2 * RSS_AFTER_KIB);
+	end_engines(engines);
+}
+
+/*
+ * The same by what the agent does, which no other load of the machine changes: how often it looks
+ * before it answers one who asks for a look.
+ */
+static uint64_t looks_of_one(int sock)
+{
+	static const uint16_t types[] = { PROTO_STATS, PROTO_POLL_NOW, PROTO_STATS };
+	struct proto_stats_reply reply;
+	struct proto_header asks[3];
+	struct mmsghdr packets[3] = { 0 };
+	struct iovec iov[3];
+	uint64_t before = 0;
+
+	/* In one call: this process may have to wait for a CPU between two. */
+	for (size_t i = 0; i < 3; i++) {
+		asks[i] = proto_header_make(types[i], sizeof(asks[i]), 1);
+		iov[i] = (struct iovec){ &asks[i], sizeof(asks[i]) };
+		packets[i].msg_hdr = (struct msghdr){ .msg_iov = &iov[i], .msg_iovlen = 1 };
+	}
+	assert_int_equal(sendmmsg(sock, packets, 3, MSG_NOSIGNAL), 3);
+	for (size_t i = 0; i < 3; i++) {
+		assert_true(raw_receive(sock, &reply, sizeof(reply), NULL, LIMIT_MS) > 0);
+		if (!i)
+			before = reply.stats.looks;
+	}
+	return reply.stats.looks - before;
+}
+
+static void test_looks_for_one(void **state)
+{
+	static pid_t engines[VIEWS];
+	uint64_t looks[ROUNDS];
+
+	if (geteuid())
+		skip_because("needs root to attack as another user");
+	for (int i = 0; i < VIEWS; i++)
+		engines[i] = start_engine(i);
+	for (const struct attack *attack = attacks; attack->name; attack++) {
+		struct attackers attackers = { .n = 0 };
+		int sock;
+
+		if (attack->settles)
+			continue;
+		sock = raw_connect(agent.socket_path);
+		assert_int_equal(raw_hello(sock), 0);
+		assert_int_equal(attack_start(&attackers, attack, agent.socket_path, &host, 1), 0);
+		for (int i = 0; i < ROUNDS; i++) {
+			looks[i] = looks_of_one(sock);
+			usleep(3000); /* or it would be over its own 100 requests in 50 ms */
+		}
+		attack_end(&attackers);
+		close(sock);
+		qsort(looks, ROUNDS, sizeof(*looks), by_size);
+		print_message("# %-26s %lu looks for one, p99 %lu\n", attack->name,
+			      (unsigned long)looks[ROUNDS / 2],
+			      (unsigned long)looks[ROUNDS * 99 / 100]);
+		assert_in_range(looks[ROUNDS / 2], 1, LOOKS_MEDIAN);
+		assert_in_range(looks[ROUNDS * 99 / 100], 1, LOOKS_P99);
+	}
+	end_engines(engines);
 }
 
 /* ---- limits -----------------------------------------------------------------------------------
@@ -281,6 +409,7 @@ int main(void)
 		cmocka_unit_test(test_peers),
 		cmocka_unit_test_setup_teardown(test_one_users_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_attacks, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_looks_for_one, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("isolation", tests, NULL, NULL);

@@ -96,7 +96,7 @@ struct agent {
 	unsigned n_views;
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
 	uint64_t turn_ns;        /* the last look in which some had their turn */
-	uint64_t all_ns;         /* the last look for every view; 0: the next is to be one */
+	uint64_t all_ns;         /* the last look for every view */
 	struct named_groups named;
 	struct host_file vmstat;
 	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it and had it */
@@ -115,7 +115,8 @@ void agent_look(struct agent *agent, bool force);
 
 /*
  * The same because engines asked: their views (agent_view.asked) are read and published; the
- * others only if there was no look for all of them in the last 10 ms, or a level moved.
+ * others only if there was no look for all of them in the last 10 ms, or a level moved, or what is
+ * reserved did.
  */
 void agent_look_asked(struct agent *agent, bool force);
 
@@ -176,6 +177,8 @@ const struct host_source *spared_source(struct agent *agent, struct agent_view *
 int server_open(struct agent *agent);
 int server_take_over(struct agent *agent);
 int server_listen(struct agent *agent);
+/* A look soon, one for all who want one: for what clients can cause as often as they like. */
+void server_want_look(struct agent *agent);
 /* Drops clients that have moved to another cgroup; a few of them a call. */
 void server_follow(struct agent *agent);
 void server_close(struct agent *agent);

@@ -25,6 +25,7 @@ struct answer {
 		struct proto_header header;
 		struct proto_welcome welcome;
 		struct proto_die_place place;
+		struct proto_reserve_reply reserve;
 	} packet;
 	size_t bytes;
 	int fd; /* to go with it, the view's; -1: none */
@@ -45,6 +46,8 @@ struct client {
 	bool waits;                  /* for a look: no other request of it is taken meanwhile */
 	bool paused;                 /* its requests are not listened for meanwhile */
 	struct answer answer;
+	bool reserves; /* what the look finds decides on this request, and so the answer */
+	struct proto_reserve reserve;
 };
 
 struct server {
@@ -75,6 +78,13 @@ int client_send(const struct client *client, const void *packet, size_t bytes, i
  */
 void client_send_after_look(struct client *client, const void *packet, size_t bytes, int fd,
 			    bool forced);
+
+/*
+ * The same for a reservation, which is decided on by that look: by client_promise (requests.c),
+ * which returns whether there is something for every page, seen before the client hears of it.
+ */
+void client_promise_after_look(struct client *client, const struct proto_reserve *request);
+bool client_promise(struct client *client);
 
 /*
  * requests.c: answers a request of packet_bytes, of which what fits is at request, followed by 0.

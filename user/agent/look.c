@@ -138,6 +138,7 @@ static bool publish(struct agent *agent, struct agent_view *av,
 	uint32_t changes_before = view->carry.level_changes;
 
 	set_counters(agent, counters, &view->ext);
+	reserve_figures(agent, av);
 	view_publish(view, spared_source(agent, av, now_ns), &agent->config, now_ns,
 		     agent->event_ns, av->fresh);
 	av->fresh = av->asked = false;
@@ -150,7 +151,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 {
 	struct hooks_counters counters = { 0 };
 	uint64_t now_ns = clock_now_ns(), some_clock_ns = UINT64_MAX;
-	bool all, moved = false;
+	bool all, resummed, moved = false;
 
 	agent->looks++;
 	if (agent->hooks_live)
@@ -166,9 +167,10 @@ static void look(struct agent *agent, bool force, bool asked_only)
 		agent->all_ns = now_ns;
 	views_read(agent, all, now_ns);
 	spared_look(agent, all, now_ns);
-	reserve_look(agent, now_ns);
+	/* What is reserved is in every page, whichever groups are read. */
+	resummed = reserve_look(agent, now_ns);
 	for (struct agent_view *av = agent->views; av; av = av->next)
-		if ((all || av->asked) && publish(agent, av, &counters, now_ns))
+		if ((all || resummed || av->asked) && publish(agent, av, &counters, now_ns))
 			moved = true;
 	/* What moved one may move the others. */
 	for (struct agent_view *av = moved ? agent->views : NULL; av; av = av->next)

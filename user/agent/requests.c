@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What clients ask for, one function a message; pnmem-protocol(7) says what each is for. A request
- * costs a bounded amount of work.
+ * costs a bounded amount of work here: whatever has to be published for it waits for the look that
+ * serve.c makes for all who are there to ask.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -221,19 +222,75 @@ static int do_hooks(struct client *client, const struct proto_header *request)
 	return client_send(client, &reply, sizeof(reply), -1);
 }
 
-static int do_reservation(struct client *client, const union proto_request *request)
+static struct reserve_peer reserve_peer(const struct client *client)
 {
-	const struct reserve_peer peer = {
+	return (struct reserve_peer){
 		.owner = client,
 		.view = client->view,
 		.sock = client->sock,
 		.pid = client->pid,
 		.uid = client->uid,
 	};
-	union reserve_reply reply;
+}
 
-	reserve_answer(client->server->agent, &peer, request, &reply);
-	return client_send(client, &reply, reply.header.size_bytes, -1);
+static int do_reserve(struct client *client, const struct proto_reserve *request)
+{
+	if (!client->view)
+		return reply_status(client, &request->header, -EPROTO);
+	client->view->asked = true;
+	client_promise_after_look(client, request);
+	return 0;
+}
+
+bool client_promise(struct client *client)
+{
+	const struct reserve_peer peer = reserve_peer(client);
+	struct proto_reserve_reply *reply = &client->answer.packet.reserve;
+	int r;
+
+	*reply = (struct proto_reserve_reply){
+		.header = proto_header_make(PROTO_RESERVE_REPLY, sizeof(*reply),
+					    client->reserve.header.id),
+	};
+	client->answer.bytes = sizeof(*reply);
+	client->answer.fd = -1;
+	r = reserve_add(client->server->agent, &peer, &client->reserve, reply);
+	if (r) {
+		reply->header = proto_header_make(PROTO_ACK, sizeof(reply->header),
+						  client->reserve.header.id);
+		reply->header.status = r;
+		client->answer.bytes = sizeof(reply->header);
+	}
+	return !r && !reply->result;
+}
+
+/* It counts no more, or no more than until its memory is seen: every page is to say so. */
+static int do_end_reservation(struct client *client, const struct proto_reservation *request)
+{
+	struct agent *agent = client->server->agent;
+	int r;
+
+	if (!client->view)
+		return reply_status(client, &request->header, -EPROTO);
+	client->view->asked = true;
+	r = request->header.type == PROTO_COMMIT ? reserve_commit(agent, client, request)
+						 : reserve_release(agent, client, request);
+	return r ? reply_status(client, &request->header, r)
+		 : ack_after_look(client, &request->header, false);
+}
+
+static int do_reservations(const struct client *client, const struct proto_reservations *request)
+{
+	const struct reserve_peer peer = reserve_peer(client);
+	struct proto_reservations_reply reply = {
+		.header = proto_header_make(PROTO_RESERVATIONS_REPLY, sizeof(reply),
+					    request->header.id),
+	};
+
+	if (!client->view)
+		return reply_status(client, &request->header, -EPROTO);
+	reserve_list(client->server->agent, &peer, request, &reply);
+	return client_send(client, &reply, sizeof(reply), -1);
 }
 
 int client_handle(struct client *client, const union proto_request *request, size_t packet_bytes)
@@ -265,10 +322,12 @@ int client_handle(struct client *client, const union proto_request *request, siz
 	case PROTO_VIEW_OF:
 		return do_view_of(client, &request->view_of);
 	case PROTO_RESERVE:
+		return do_reserve(client, &request->reserve);
 	case PROTO_COMMIT:
 	case PROTO_RELEASE:
+		return do_end_reservation(client, &request->reservation);
 	case PROTO_RESERVATIONS:
-		return do_reservation(client, request);
+		return do_reservations(client, &request->reservations);
 	case PROTO_VERDICT:
 		return trace_serve_verdicts(client->server->agent, client->view, client->pid,
 					    &request->verdicts);

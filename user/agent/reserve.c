@@ -34,6 +34,7 @@ struct holder {
 	struct agent *agent;
 	const void *owner;
 	const struct agent_view *view;
+	uint64_t host_bytes; /* all that it holds of the host */
 	int pidfd; /* < 0: this kernel has none, or not for a process outside our pid namespace */
 	sd_event_source *io;
 };
@@ -42,7 +43,7 @@ struct reserve {
 	struct admission_config config;
 	struct holder *holders;
 	sd_event_source *timer; /* the next expiry; off when nothing is held */
-	bool shown;             /* the views' sums may be other than 0 */
+	bool changed;           /* since every view was given its sums */
 	struct ledger ledger;
 };
 
@@ -68,18 +69,28 @@ static void holder_free(struct holder **at)
 	free(holder);
 }
 
-/* Descriptors are for those who hold something. */
-static void free_idle_holders(struct reserve *reserve)
+/* What each holds by now. Descriptors are for those who hold something. */
+static void count_holders(struct reserve *reserve)
 {
+	const struct ledger *ledger = &reserve->ledger;
 	struct holder **at = &reserve->holders;
 
 	while (*at) {
+		struct holder *holder = *at;
 		bool holds = false;
 
-		for (uint32_t i = 0; i < reserve->ledger.count && !holds; i++)
-			holds = reserve->ledger.entry[i].owner == (*at)->owner;
+		holder->host_bytes = 0;
+		for (uint32_t i = 0; i < ledger->count; i++) {
+			const struct ledger_entry *entry = &ledger->entry[i];
+
+			if (entry->owner != holder->owner)
+				continue;
+			holds = true;
+			if (entry->where.die == LEDGER_HOST)
+				holder->host_bytes = u64_add(holder->host_bytes, entry->bytes);
+		}
 		if (holds)
-			at = &(*at)->next;
+			at = &holder->next;
 		else
 			holder_free(at);
 	}
@@ -92,7 +103,7 @@ static int on_process_end(sd_event_source *source, int fd, uint32_t revents, voi
 	struct agent *agent = holder->agent;
 
 	reserve_forget(agent, holder->owner);
-	agent_look(agent, false);
+	server_want_look(agent);
 	return 0;
 }
 
@@ -159,7 +170,11 @@ static bool visible_everywhere(void *arg, const struct ledger_entry *entry)
 	const struct agent *agent = arg;
 	const struct holder *holder = *find_holder(agent->reserve, entry->owner);
 	uint64_t meminfo_ns = agent->source.sample.source_ns[PN_SRC_MEMINFO];
+	struct ledger_view own = ledger_view(holder->view);
 
+	/* Most often the one that does not show it: then the others need not be looked through. */
+	if (!ledger_visible(entry, &own, meminfo_ns))
+		return false;
 	for (const struct agent_view *av = agent->views; av; av = av->next) {
 		struct ledger_view view = ledger_view(av);
 
@@ -175,42 +190,49 @@ static bool visible_everywhere(void *arg, const struct ledger_entry *entry)
 /* Of the host's reservations, those of processes within the limit that binds this view. */
 static uint64_t group_bytes(const struct reserve *reserve, const struct agent_view *av)
 {
-	const struct ledger_where host = { .die = LEDGER_HOST };
 	uint64_t sum = 0;
 
 	for (const struct holder *h = reserve->holders; h; h = h->next)
 		if (counts_within(h, av))
-			sum = u64_add(sum, ledger_owner_bytes(&reserve->ledger, &host, h->owner));
+			sum = u64_add(sum, h->host_bytes);
 	return sum;
 }
 
-void reserve_look(struct agent *agent, uint64_t now_ns)
+bool reserve_look(struct agent *agent, uint64_t now_ns)
 {
 	struct reserve *reserve = agent->reserve;
 	struct ledger *ledger;
+	bool changed;
 
-	if (!reserve || (!reserve->ledger.count && !reserve->shown))
-		return;
+	if (!reserve || (!reserve->ledger.count && !reserve->changed))
+		return false;
 	ledger = &reserve->ledger;
-	ledger_expire(ledger, now_ns);
-	ledger_settle(ledger, visible_everywhere, agent);
-	free_idle_holders(reserve);
-	reserve->shown = ledger->count;
-	for (struct agent_view *av = agent->views; av; av = av->next) {
-		struct ledger_view view = ledger_view(av);
-
-		ledger_figures(ledger, &view, group_bytes(reserve, av), &av->view.ext);
-	}
+	changed = reserve->changed;
+	changed |= ledger_expire(ledger, now_ns) > 0;
+	changed |= ledger_settle(ledger, visible_everywhere, agent) > 0;
+	reserve->changed = false;
+	if (changed)
+		count_holders(reserve);
 	if (ledger->count)
 		/* Up: not a moment before the nanosecond. */
 		sd_event_source_set_time(reserve->timer, ledger_next_expiry_ns(ledger) / 1000 + 1);
 	sd_event_source_set_enabled(reserve->timer,
 				    ledger->count ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	return changed;
+}
+
+void reserve_figures(const struct agent *agent, struct agent_view *av)
+{
+	const struct reserve *reserve = agent->reserve;
+	struct ledger_view view = ledger_view(av);
+
+	if (reserve)
+		ledger_figures(&reserve->ledger, &view, group_bytes(reserve, av), &av->view.ext);
 }
 
 static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	agent_look(userdata, false);
+	server_want_look(userdata);
 	return 0;
 }
 
@@ -277,13 +299,21 @@ static int add_entry(struct agent *agent, const struct reserve_peer *peer,
 {
 	struct reserve *reserve = agent->reserve;
 	int r = ledger_add(&reserve->ledger, entry, room_bytes);
+	struct holder *holder;
 
-	if (r || *find_holder(reserve, peer->owner))
-		return r;
-	r = holder_new(agent, peer, entry->pid);
 	if (r)
+		return r;
+	if (!*find_holder(reserve, peer->owner))
+		r = holder_new(agent, peer, entry->pid);
+	if (r) {
 		ledger_remove_owner(&reserve->ledger, peer->owner);
-	return r;
+		return r;
+	}
+	holder = *find_holder(reserve, peer->owner);
+	if (entry->where.die == LEDGER_HOST)
+		holder->host_bytes = u64_add(holder->host_bytes, entry->bytes);
+	reserve->changed = true;
+	return 0;
 }
 
 /*
@@ -297,40 +327,37 @@ static uint64_t gathered_room_bytes(const struct view *view, const struct ledger
 					 : view->dies.die[where->die].budget_bytes;
 }
 
-/* Returns 0 with the reply filled in, or -errno for a refusal of the request itself. */
-static int do_reserve(struct agent *agent, const struct reserve_peer *peer,
-		      const struct proto_reserve *ask, struct proto_reserve_reply *ret)
+int reserve_add(struct agent *agent, const struct reserve_peer *peer,
+		const struct proto_reserve *ask, struct proto_reserve_reply *ret)
 {
 	const struct view *view = &peer->view->view;
 	struct ledger_view dies = ledger_view(peer->view);
 	uint64_t gather_ns = u64_sub(agent->serving_ns + GATHER_NS, clock_now_ns()), room_bytes;
 	struct ledger_entry entry;
-	int r;
+	int r = open_ledger(agent);
 
+	if (r)
+		return r;
 	if (gather_ns && !(ask->flags & PROTO_RESERVE_AGAIN)) {
 		ret->result = -EAGAIN;
 		ret->wait_ms = (uint32_t)(gather_ns / NS_PER_MS) + 1;
 		return 0;
 	}
-	/* Of this moment, what has expired gone. */
-	peer->view->asked = true;
-	agent_look_asked(agent, false);
 	r = make_entry(peer, ask, &entry);
 	if (r)
 		return r;
+	reserve_figures(agent, peer->view); /* with what has been promised since that look */
 	room_bytes = ledger_room_bytes(&agent->reserve->ledger, &entry.where,
 				       &agent->reserve->config, &dies, &view->state, &view->ext);
 	ret->place = entry.where.die;
 	ret->fit_bytes = room_bytes;
 	r = add_entry(agent, peer, &entry,
 		      gather_ns ? gathered_room_bytes(view, &entry.where) : room_bytes);
-	if (r == -ENOSPC)
+	if (r == -ENOSPC) {
 		ret->result = r;
-	else if (r)
-		return r;
-	else
-		agent_look(agent, false); /* everyone sees it before its owner does */
-	return 0;
+		r = 0;
+	}
+	return r;
 }
 
 /* One that has expired is gone, whether or not a look has come to it. */
@@ -338,11 +365,12 @@ static struct ledger_entry *find_entry(struct agent *agent, const void *owner, u
 {
 	if (!agent->reserve)
 		return NULL;
-	ledger_expire(&agent->reserve->ledger, clock_now_ns());
+	if (ledger_expire(&agent->reserve->ledger, clock_now_ns()))
+		agent->reserve->changed = true;
 	return ledger_find(&agent->reserve->ledger, owner, id);
 }
 
-static int do_commit(struct agent *agent, const void *owner, const struct proto_reservation *ask)
+int reserve_commit(struct agent *agent, const void *owner, const struct proto_reservation *ask)
 {
 	struct ledger_entry *entry = find_entry(agent, owner, ask->id);
 	const struct holder *holder;
@@ -358,18 +386,17 @@ static int do_commit(struct agent *agent, const void *owner, const struct proto_
 	for (struct agent_view *av = agent->views; av; av = av->next)
 		if (counts_within(holder, av))
 			av->asked = true;
-	agent_look(agent, false);
 	return 0;
 }
 
-static int do_release(struct agent *agent, const void *owner, const struct proto_reservation *ask)
+int reserve_release(struct agent *agent, const void *owner, const struct proto_reservation *ask)
 {
 	struct ledger_entry *entry = find_entry(agent, owner, ask->id);
 
 	if (!entry)
 		return -ESTALE;
 	ledger_remove(&agent->reserve->ledger, entry);
-	agent_look(agent, false);
+	agent->reserve->changed = true;
 	return 0;
 }
 
@@ -396,10 +423,8 @@ static void line_set(const struct agent_view *av, const struct ledger_entry *ent
 		r->die = where.die;
 }
 
-/* Root sees whose memory is promised; other users see theirs, and the sums on the page. */
-static void do_reservations(const struct agent *agent, const struct reserve_peer *peer,
-			    const struct proto_reservations *ask,
-			    struct proto_reservations_reply *ret)
+void reserve_list(const struct agent *agent, const struct reserve_peer *peer,
+		  const struct proto_reservations *ask, struct proto_reservations_reply *ret)
 {
 	const struct ledger *ledger;
 	uint64_t now_ns = clock_now_ns();
@@ -412,47 +437,6 @@ static void do_reservations(const struct agent *agent, const struct reserve_peer
 
 		if (entry->serial > ask->after && (!peer->uid || peer->uid == entry->uid))
 			line_set(peer->view, entry, now_ns, &ret->line[ret->count++]);
-	}
-}
-
-static void reply_begin(union reserve_reply *ret, uint16_t type, size_t bytes, uint32_t id)
-{
-	memset(ret, 0, bytes);
-	ret->header = proto_header_make(type, bytes, id);
-}
-
-void reserve_answer(struct agent *agent, const struct reserve_peer *peer,
-		    const union proto_request *request, union reserve_reply *ret)
-{
-	uint32_t id = request->header.id;
-	uint16_t type = peer->view ? request->header.type : 0;
-	int r = 0;
-
-	reply_begin(ret, PROTO_ACK, sizeof(ret->header), id);
-	switch (type) {
-	case PROTO_RESERVE:
-		reply_begin(ret, PROTO_RESERVE_REPLY, sizeof(ret->reserve), id);
-		r = open_ledger(agent);
-		if (!r)
-			r = do_reserve(agent, peer, &request->reserve, &ret->reserve);
-		break;
-	case PROTO_RESERVATIONS:
-		reply_begin(ret, PROTO_RESERVATIONS_REPLY, sizeof(ret->reservations), id);
-		do_reservations(agent, peer, &request->reservations, &ret->reservations);
-		break;
-	case PROTO_COMMIT:
-		r = do_commit(agent, peer->owner, &request->reservation);
-		break;
-	case PROTO_RELEASE:
-		r = do_release(agent, peer->owner, &request->reservation);
-		break;
-	default: /* it has not said hello */
-		r = -EPROTO;
-		break;
-	}
-	if (r) {
-		reply_begin(ret, PROTO_ACK, sizeof(ret->header), id);
-		ret->header.status = r;
 	}
 }
 
@@ -469,8 +453,7 @@ bool reserve_forget(struct agent *agent, const void *owner)
 		holder_free(at);
 	if (!ledger_remove_owner(&agent->reserve->ledger, owner))
 		return false;
-	for (struct agent_view *av = agent->views; av; av = av->next)
-		av->asked = true; /* it is in every page */
+	agent->reserve->changed = true;
 	return true;
 }
 

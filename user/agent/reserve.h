@@ -7,7 +7,6 @@
 #define PNMEM_AGENT_RESERVE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/proto.h"
@@ -24,24 +23,30 @@ struct reserve_peer {
 	uint32_t uid;
 };
 
-union reserve_reply {
-	struct proto_header header;
-	struct proto_reserve_reply reserve;
-	struct proto_reservations_reply reservations;
-};
-
 /*
- * Answers a PROTO_RESERVE, _COMMIT, _RELEASE or _RESERVATIONS, as proto_check_request let it
- * through: the reply, of header.size_bytes, goes to *ret. What it changes has been published.
+ * Holds what is asked for if it fits by the look that has just been published for the peer's view;
+ * the caller then looks again, for all to see. Returns 0 with all of *ret but its header filled in,
+ * or -errno for a refusal of the request itself.
  */
-void reserve_answer(struct agent *agent, const struct reserve_peer *peer,
-		    const union proto_request *request, union reserve_reply *ret);
+int reserve_add(struct agent *agent, const struct reserve_peer *peer,
+		const struct proto_reserve *ask, struct proto_reserve_reply *ret);
+
+/* Ends one of the owner's, or lets its memory be seen first; the caller then looks. 0, -ESTALE. */
+int reserve_release(struct agent *agent, const void *owner, const struct proto_reservation *ask);
+int reserve_commit(struct agent *agent, const void *owner, const struct proto_reservation *ask);
+
+/* Root sees whose memory is promised; other users see theirs, and the sums on the page. */
+void reserve_list(const struct agent *agent, const struct reserve_peer *peer,
+		  const struct proto_reservations *ask, struct proto_reservations_reply *ret);
 
 /* The client has gone, and what it held. True if it held anything: the caller is to look. */
 bool reserve_forget(struct agent *agent, const void *owner);
 
-/* At each look, when every source has been read: what has ended, and the sums. */
-void reserve_look(struct agent *agent, uint64_t now_ns);
+/* At each look, when every source has been read: what has ended. Returns whether the sums moved. */
+bool reserve_look(struct agent *agent, uint64_t now_ns);
+
+/* Before a view is published: its sums. */
+void reserve_figures(const struct agent *agent, struct agent_view *av);
 
 void reserve_close(struct agent *agent);
 

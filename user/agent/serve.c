@@ -42,6 +42,11 @@ static void want_look(struct server *server, bool forced)
 	sd_event_source_set_enabled(server->flush, SD_EVENT_ONESHOT);
 }
 
+void server_want_look(struct agent *agent)
+{
+	want_look(agent->server, false);
+}
+
 static void client_unlink(struct client *client)
 {
 	client->next->prev = client->prev;
@@ -72,10 +77,8 @@ static void client_free(struct client *client)
 			client->view->asked = true;
 			want_look(server, false);
 		}
-		if (reserve_forget(server->agent, client)) {
-			server->agent->all_ns = 0; /* everyone is to see that */
+		if (reserve_forget(server->agent, client))
 			want_look(server, false);
-		}
 		views_put(server->agent, client->view);
 	}
 	if (client->other)
@@ -104,19 +107,31 @@ int client_send(const struct client *client, const void *packet, size_t bytes, i
 	return sendmsg(client->sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-void client_send_after_look(struct client *client, const void *packet, size_t bytes, int fd,
-			    bool forced)
+static void wait_for_look(struct client *client, bool forced)
 {
 	struct server *server = client->server;
 
-	memcpy(&client->answer.packet, packet, bytes);
-	client->answer.bytes = bytes;
-	client->answer.fd = fd;
 	client->waits = true;
 	client->next_waiting = NULL;
 	*server->waiting_end = client;
 	server->waiting_end = &client->next_waiting;
 	want_look(server, forced);
+}
+
+void client_send_after_look(struct client *client, const void *packet, size_t bytes, int fd,
+			    bool forced)
+{
+	memcpy(&client->answer.packet, packet, bytes);
+	client->answer.bytes = bytes;
+	client->answer.fd = fd;
+	wait_for_look(client, forced);
+}
+
+void client_promise_after_look(struct client *client, const struct proto_reserve *request)
+{
+	client->reserve = *request;
+	client->reserves = true;
+	wait_for_look(client, false);
 }
 
 static void read_request(struct client *client)
@@ -143,17 +158,33 @@ static void read_request(struct client *client)
 	client_free(client);
 }
 
+/* One after the other, in the order in which they asked. */
+static bool promise_all(const struct server *server)
+{
+	bool promised = false;
+
+	for (struct client *client = server->waiting; client; client = client->next_waiting) {
+		if (client->reserves)
+			promised |= client_promise(client);
+		client->reserves = false;
+	}
+	return promised;
+}
+
 /* The look that requests wait for, and their replies. */
 static void flush(struct server *server)
 {
 	bool forced = server->look_forced &&
 		      budget_take(&server->forced_looks, &forced_looks, clock_now_ns());
-	struct client *client = server->waiting, *next;
+	struct client *client, *next;
 
 	sd_event_source_set_enabled(server->flush, SD_EVENT_OFF);
 	server->look_wanted = server->look_forced = false;
 	server->n_turns = 0;
 	agent_look_asked(server->agent, forced);
+	if (promise_all(server))
+		agent_look_asked(server->agent, false);
+	client = server->waiting;
 	server->waiting = NULL;
 	server->waiting_end = &server->waiting;
 	for (; client; client = next) {

@@ -101,6 +101,98 @@ static void flood(const char *path)
 	}
 }
 
+/* As many as there are, one after the other: what changes pages, and what only takes room. */
+static void flood_with_changes(const char *path)
+{
+	char reply[8192];
+	int sock = connect_again(path);
+
+	for (uint64_t i = 0;; i++) {
+		union proto_request ask = { .header = header_of(PROTO_HELLO) };
+		int r;
+
+		switch (i % 7) {
+		case 1:
+			ask.reserve = (struct proto_reserve){
+				.header = proto_header_make(PROTO_RESERVE, sizeof(ask.reserve), 1),
+				.id = i,
+				.bytes = 1 << 20,
+				.ttl_ms = 1000,
+				.die = -1,
+			};
+			break;
+		case 2:
+			ask.set_die = (struct proto_set_die){
+				.header = proto_header_make(PROTO_SET_DIE, sizeof(ask.set_die), 1),
+				.die_id = (int32_t)(i % 16),
+				.free_bytes = 1ull << 40,
+				.budget_bytes = 1ull << 40,
+			};
+			break;
+		case 3:
+		case 4:
+			ask.verdicts.header =
+				proto_header_make(PROTO_VERDICT, sizeof(ask.verdicts), 1);
+			ask.verdicts.count = PROTO_VERDICTS_MAX;
+			break;
+		case 5:
+			ask.subscribe = (struct proto_subscribe){
+				.header = proto_header_make(PROTO_SUBSCRIBE, sizeof(ask.subscribe),
+							    1),
+				.what = PROTO_TELL_CHANGE,
+			};
+			break;
+		case 6: /* half of them */
+			ask.reservation = (struct proto_reservation){
+				.header = proto_header_make(i % 2 ? PROTO_COMMIT : PROTO_RELEASE,
+							    sizeof(ask.reservation), 1),
+				.id = i - 5,
+			};
+			break;
+		default:
+			break;
+		}
+		do {
+			r = raw_send(sock, &ask, ask.header.size_bytes, NULL, 0);
+			while (recv(sock, reply, sizeof(reply), MSG_DONTWAIT) > 0)
+				;
+		} while (r == -EAGAIN);
+		if (!r)
+			continue;
+		close(sock);
+		sock = connect_again(path);
+	}
+}
+
+/* Nothing but promises: each is to be in every page before it is answered. */
+static void flood_with_promises(const char *path)
+{
+	char reply[8192];
+	int sock = connect_again(path);
+
+	raw_hello(sock);
+	for (uint64_t id = 1;; id++) {
+		struct proto_reserve ask = {
+			.header = proto_header_make(PROTO_RESERVE, sizeof(ask), 1),
+			.id = id,
+			.bytes = 4096,
+			.ttl_ms = 60000,
+			.die = -1,
+		};
+		struct proto_reservation end = {
+			.header = proto_header_make(PROTO_RELEASE, sizeof(end), 1),
+			.id = id,
+		};
+
+		while (raw_send(sock, &ask, sizeof(ask), NULL, 0) ||
+		       raw_send(sock, &end, sizeof(end), NULL, 0))
+			while (recv(sock, reply, sizeof(reply), MSG_DONTWAIT) > 0)
+				;
+		while (recv(sock, reply, sizeof(reply), MSG_DONTWAIT) > 0)
+			;
+	}
+}
+
 static void send_garbage(const char *path)
 {
 	char packet[5000];
@@ -263,6 +355,8 @@ const struct attack attacks[] = {
 	{ "nothing but busy CPUs", be_busy, false, false },
 	{ "never reads", never_read, false, false },
 	{ "floods", flood, false, false },
+	{ "floods with changes", flood_with_changes, false, false },
+	{ "floods with promises", flood_with_promises, true, false },
 	{ "sends garbage", send_garbage, true, false },
 	{ "sends half messages", send_halves, true, false },
 	{ "leaks descriptors", leak_descriptors, true, false },
@@ -277,7 +371,8 @@ const struct attack attacks[] = {
 /* ---- running them -----------------------------------------------------------------------------
  */
 
-static void run_attacker(const struct attack *attack, const char *socket_path, int fd)
+static void run_attacker(const struct attack *attack, const char *socket_path,
+			 const struct made_host *host, int fd)
 {
 	int null = open("/dev/null", O_RDONLY);
 
@@ -286,6 +381,8 @@ static void run_attacker(const struct attack *attack, const char *socket_path, i
 	signal(SIGPIPE, SIG_IGN);
 	srand((unsigned)getpid());
 	dup2(null, STDIN_FILENO);
+	if (made_host_add_process(host, getpid(), "/attackers"))
+		_exit(1);
 	if (attack->as_nobody && (setgid(NOBODY) || setuid(NOBODY)))
 		_exit(1);
 	settled_fd = fd;
@@ -296,7 +393,7 @@ static void run_attacker(const struct attack *attack, const char *socket_path, i
 }
 
 int attack_start(struct attackers *attackers, const struct attack *attack, const char *socket_path,
-		 int n)
+		 const struct made_host *host, int n)
 {
 	int fds[2];
 	char byte;
@@ -310,7 +407,7 @@ int attack_start(struct attackers *attackers, const struct attack *attack, const
 		pid = fork();
 		if (!pid) {
 			close(fds[0]);
-			run_attacker(attack, socket_path, fds[1]);
+			run_attacker(attack, socket_path, host, fds[1]);
 		}
 		close(fds[1]);
 		if (pid < 0 || read(fds[0], &byte, 1) != 1) {

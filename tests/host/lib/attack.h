@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "lib/made_host.h"
+
 struct attack {
 	const char *name;
 	void (*run)(const char *socket_path); /* does not return but by a signal */
@@ -23,9 +25,12 @@ struct attackers {
 	int n;
 };
 
-/* Starts n of them; returns when each has begun or, if it settles, has settled. 0 or -errno. */
+/*
+ * Starts n of them, in a cgroup of their own on this host; returns when each has begun or, if it
+ * settles, has settled. 0 or -errno.
+ */
 int attack_start(struct attackers *attackers, const struct attack *attack, const char *socket_path,
-		 int n);
+		 const struct made_host *host, int n);
 
 /* Kills them and all that they started. */
 void attack_end(struct attackers *attackers);

@@ -18,7 +18,7 @@ static int replace_file(const struct made_host *host, const char *name, const ch
 	int r;
 
 	snprintf(path, sizeof(path), "%s/%s", host->dir, name);
-	snprintf(next, sizeof(next), "%s/next", host->dir);
+	snprintf(next, sizeof(next), "%s/next.%d", host->dir, (int)getpid());
 	f = fopen(next, "we");
 	if (!f)
 		return -errno;
