@@ -13,12 +13,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "../skip.h"
+#include "core/page.h"
 #include "core/proto.h"
 #include "host/clock.h"
 #include "lib/agent_proc.h"
@@ -237,6 +239,70 @@ static void test_socket_outlives_its_process(void **state)
 	close(socks[0]);
 }
 
+/* The limit of the group whose page this socket is given; UINT64_MAX: none was given. */
+static uint64_t limit_seen(int sock)
+{
+	int memfd = raw_page(sock);
+	struct page_view view;
+	pn_mem_state seen;
+	pn_mem_ext ext;
+	void *page;
+
+	if (memfd < 0)
+		return UINT64_MAX;
+	page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, memfd, 0);
+	if (page == MAP_FAILED || page_open(&view, page, PAGE_BYTES) ||
+	    page_read(&view, &seen, &ext))
+		return UINT64_MAX;
+	return ext.cgroup_limit_bytes;
+}
+
+/*
+ * A process connects and ends, its child has the socket, and its number is by now another's, of a
+ * group with a limit: that one's page is not handed out.
+ */
+static void test_number_of_another(void **state)
+{
+	uint64_t limit_bytes = 0;
+	int socks[2], sock;
+	pid_t parent;
+
+	reserve_host_limit(&host, "another", 20 * GIB, 7 * GIB);
+	for (int ends = 0; ends < 2; ends++) {
+		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
+		parent = fork();
+		if (!parent) {
+			close(socks[0]);
+			recv(socks[1], &limit_bytes, sizeof(limit_bytes), 0); /* is in its group */
+			sock = raw_connect(host.agent.socket_path);
+			raw_status(sock, PROTO_STATS); /* the agent has accepted it */
+			if (fork()) {
+				if (!ends)
+					pause();
+				_exit(0);
+			}
+			recv(socks[1], &limit_bytes, sizeof(limit_bytes), 0);
+			limit_bytes = limit_seen(sock);
+			send(socks[1], &limit_bytes, sizeof(limit_bytes), 0);
+			_exit(0);
+		}
+		close(socks[1]);
+		reserve_host_place(&host, parent, "/another");
+		send(socks[0], &limit_bytes, sizeof(limit_bytes), 0);
+		if (ends)
+			assert_int_equal(waitpid(parent, NULL, 0), parent);
+		send(socks[0], &limit_bytes, sizeof(limit_bytes), 0);
+		assert_int_equal(recv(socks[0], &limit_bytes, sizeof(limit_bytes), 0),
+				 sizeof(limit_bytes));
+		assert_int_equal(limit_bytes, ends ? 0 : 20 * GIB);
+		close(socks[0]);
+		if (ends)
+			continue;
+		kill(parent, SIGKILL);
+		assert_int_equal(waitpid(parent, NULL, 0), parent);
+	}
+}
+
 /* Clients whose pid the agent cannot know: socket and time to live end what they hold. */
 static void test_other_pid_namespace(void **state)
 {
@@ -281,6 +347,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gathering, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_socket_outlives_its_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_number_of_another, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_pid_namespace, setup, teardown),
 	};
 

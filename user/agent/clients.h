@@ -38,6 +38,7 @@ struct client {
 	int sock;
 	int pid;   /* SO_PEERCRED at connect; 0: not in our pid namespace */
 	uid_t uid; /* likewise */
+	int pidfd; /* of that process, until its view is known; < 0: none, as peer_process_open */
 	sd_event_source *io;
 	struct agent_view *view;  /* NULL before its hello */
 	struct agent_view *other; /* of another process, for who may ask */

@@ -12,6 +12,7 @@
 
 #include "agent/clients.h"
 #include "agent/dies.h"
+#include "agent/peer_process.h"
 #include "agent/reserve.h"
 #include "agent/trace_serve.h"
 #include "agent/views.h"
@@ -33,18 +34,35 @@ static int ack_after_look(struct client *client, const struct proto_header *requ
 	return 0;
 }
 
-/* The view of the client's own cgroup, whichever message asks for it first. 0 or -errno. */
+/*
+ * The view of the client's own cgroup, whichever message asks for it first. Its process may have
+ * ended and left the socket to a child: then, since its number may by now be that of a process of
+ * another group, the host's own. 0 or -errno.
+ */
 static int need_view(struct client *client)
 {
 	struct agent *agent = client->server->agent;
-	int r;
+	int pid = client->pid, r;
 
 	if (client->view)
 		return 0;
-	r = views_get(agent, client->pid, &client->view);
-	if (!r)
-		dies_engine(agent, client->pid);
-	return r;
+	r = views_get(agent, pid, &client->view);
+	/* Asked afterwards: until it had ended nobody else could have its number. */
+	if (peer_process_ended(client->pidfd)) {
+		if (!r)
+			views_put(agent, client->view);
+		pid = 0;
+		r = views_get(agent, pid, &client->view);
+	}
+	if (r) {
+		client->view = NULL;
+		return r;
+	}
+	if (client->pidfd >= 0)
+		close(client->pidfd);
+	client->pidfd = -1;
+	dies_engine(agent, pid);
+	return 0;
 }
 
 static int reply_welcome(struct client *client, const struct proto_header *request,

@@ -5,21 +5,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/dies.h"
+#include "agent/peer_process.h"
 #include "agent/views.h"
 #include "core/ledger_view.h"
 #include "core/u64.h"
 #include "host/clock.h"
 #include "host/signals.h"
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
 
 #define NS_PER_MS 1000000ull
 /*
@@ -107,22 +102,6 @@ static int on_process_end(sd_event_source *source, int fd, uint32_t revents, voi
 	return 0;
 }
 
-/* The process at the other end itself, where the kernel can say; else who has its pid now. */
-static int open_pidfd(int sock, int pid)
-{
-	socklen_t len = sizeof(int);
-	int pidfd;
-
-	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len))
-		return pidfd;
-	if (errno != ESRCH && pid > 0) {
-		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-		if (pidfd >= 0)
-			return pidfd;
-	}
-	return -errno;
-}
-
 /* One that holds nothing yet. peer->owner has none. */
 static int holder_new(struct agent *agent, const struct reserve_peer *peer, int pid)
 {
@@ -134,7 +113,7 @@ static int holder_new(struct agent *agent, const struct reserve_peer *peer, int 
 	holder->agent = agent;
 	holder->owner = peer->owner;
 	holder->view = peer->view;
-	holder->pidfd = open_pidfd(peer->sock, pid);
+	holder->pidfd = peer_process_open(peer->sock, pid);
 	r = holder->pidfd;
 	if (r >= 0)
 		r = sd_event_add_io(agent->event, &holder->io, holder->pidfd, EPOLLIN,

@@ -13,6 +13,7 @@
 #include "agent/clients.h"
 #include "agent/dies.h"
 #include "agent/log.h"
+#include "agent/peer_process.h"
 #include "agent/reserve.h"
 #include "agent/views.h"
 #include "host/clock.h"
@@ -83,6 +84,8 @@ static void client_free(struct client *client)
 	}
 	if (client->other)
 		views_put(server->agent, client->other);
+	if (client->pidfd >= 0)
+		close(client->pidfd);
 	close(client->sock);
 	free(client);
 }
@@ -276,6 +279,7 @@ int server_take_client(struct server *server, int sock)
 	sd_event_source_set_priority(client->io, SD_EVENT_PRIORITY_IDLE);
 	sd_event_source_set_ratelimit(client->io, REQUEST_INTERVAL_US, REQUESTS_MAX);
 	client->pid = cred.pid;
+	client->pidfd = peer_process_open(sock, cred.pid);
 	client_link(client);
 	client->uid = cred.uid;
 	server->accepted++;
