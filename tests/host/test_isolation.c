@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -320,6 +321,38 @@ static void test_looks_for_one(void **state)
 	end_engines(engines);
 }
 
+/* A client that is there while another asks without pause: has it been hung up on? */
+struct moved {
+	int sock, other;
+};
+
+static bool is_hung_up(void *arg)
+{
+	const struct moved *moved = arg;
+	struct pollfd end = { .fd = moved->sock };
+
+	assert_int_equal(raw_status(moved->other, PROTO_POLL_NOW), 0);
+	return poll(&end, 1, 20) && end.revents & POLLHUP;
+}
+
+/* Who asks all the time does not keep the agent from following those that move. */
+static void test_moved_meanwhile(void **state)
+{
+	const pid_t pid = start_engine(0);
+	struct moved moved = { raw_connect(agent.socket_path), raw_connect(agent.socket_path) };
+
+	assert_int_equal(raw_hello(moved.sock), 0);
+	assert_int_equal(made_host_add_process(&host, getpid(), "/b"), 0);
+	assert_int_equal(raw_hello(moved.other), 0);
+	assert_true(test_until(is_hung_up, &moved, LIMIT_MS));
+	/* Not who was in /b from the start. */
+	assert_int_equal(raw_status(moved.other, PROTO_POLL_NOW), 0);
+	close(moved.sock);
+	close(moved.other);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* ---- limits -----------------------------------------------------------------------------------
  */
 
@@ -408,6 +441,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_peers),
 		cmocka_unit_test_setup_teardown(test_one_users_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_moved_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_attacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_looks_for_one, setup, teardown),
 	};

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,14 +29,16 @@
 
 #include "../skip.h"
 #include "agent/pressure_watch.h"
+#include "core/proto.h"
 #include "host/clock.h"
 #include "lib/agent_proc.h"
+#include "lib/raw_client.h"
 
 #define S_NS    1000000000ull
 #define PROGRAM "build/tests/host/sd_event_program"
 
 static struct agent_proc agent;
-static char proc_dir[128], watch_path[128];
+static char proc_dir[80], cgroup_dir[96], watch_path[128];
 
 /* ---- the machine --------------------------------------------------------------------------- */
 
@@ -70,6 +73,7 @@ static int setup(void **state)
 		return -1;
 	snprintf(watch_path, sizeof(watch_path), "%s%s", agent.socket_path, PRESSURE_WATCH_SUFFIX);
 	snprintf(proc_dir, sizeof(proc_dir), "%s/proc", agent.dir);
+	snprintf(cgroup_dir, sizeof(cgroup_dir), "%s/cgroups", proc_dir);
 	snprintf(path, sizeof(path), "%s/pressure", proc_dir);
 	if (mkdir(proc_dir, 0755) || mkdir(path, 0755))
 		return -1;
@@ -81,17 +85,15 @@ static int setup(void **state)
 	return 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+	return remove(path);
+}
+
 static int teardown(void **state)
 {
-	static const char *const names[] = { "pressure/memory", "pressure", "meminfo", "." };
-	char path[256];
-
 	agent_proc_kill(&agent);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", proc_dir, names[i]);
-		if (unlink(path))
-			rmdir(i + 1 < sizeof(names) / sizeof(names[0]) ? path : proc_dir);
-	}
+	nftw(proc_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	agent_proc_destroy(&agent);
 	return 0;
 }
@@ -99,7 +101,8 @@ static int teardown(void **state)
 /* It polls: a level is there within 250 ms. */
 static void start(void)
 {
-	const char *args[] = { "--no-bpf", "--stall-hook", "poll", "--procfs", proc_dir, NULL };
+	const char *args[] = { "--no-bpf", "--stall-hook", "poll",     "--procfs",
+			       proc_dir,   "--cgroupfs",   cgroup_dir, NULL };
 
 	assert_int_equal(agent_proc_start(&agent, args), 0);
 }
@@ -216,6 +219,67 @@ static void test_one_unread(void **unused)
 	assert_int_equal(waiting, 1);
 	close(reads);
 	close(sleeps);
+}
+
+/* ---- groups -----------------------------------------------------------------------------------
+ */
+
+static void make_group(const char *name, const char *max, const char *current)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", cgroup_dir, name);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "cgroups/%s/memory.max", name);
+	write_file(path, max);
+	snprintf(path, sizeof(path), "cgroups/%s/memory.current", name);
+	write_file(path, current);
+}
+
+/* This process is in this group of the made-up machine. */
+static void be_in(const char *name)
+{
+	char path[64], text[64];
+
+	snprintf(path, sizeof(path), "%d/cgroup", (int)getpid());
+	snprintf(text, sizeof(text), "0::/%s\n", name);
+	write_file(path, text);
+}
+
+/*
+ * One that moves is told of where it is, on the same connection; while somebody asks for looks all
+ * the time, which must not keep the agent from finding out.
+ */
+static void test_moved(void **unused)
+{
+	char path[256];
+	int sock, asks;
+	bool is_told = false;
+
+	snprintf(path, sizeof(path), "%s/%d", proc_dir, (int)getpid());
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_int_equal(mkdir(cgroup_dir, 0755), 0);
+	write_file("cgroups/cgroup.controllers", "memory\n");
+	make_group("calm", "8589934592\n", "1048576\n");
+	make_group("full", "8589934592\n", "8388608000\n");
+	be_in("calm");
+	start();
+	sock = client_connect(NULL, 0);
+	asks = raw_connect(agent.socket_path);
+	assert_int_equal(raw_hello(asks), 0);
+	assert_false(told(sock, 600));
+	be_in("full");
+	for (int i = 0; i < 500 && !is_told; i++) {
+		assert_true(raw_status(asks, PROTO_POLL_NOW) <= 0); /* it has moved too */
+		is_told = told(sock, 20);
+		if (i % 10 || is_told)
+			continue;
+		close(asks);
+		asks = raw_connect(agent.socket_path);
+	}
+	assert_true(is_told);
+	close(sock);
+	close(asks);
 }
 
 /* ---- clients that mean no good ------------------------------------------------------------- */
@@ -511,6 +575,7 @@ int main(void)
 		TEST(test_repeated),
 		TEST(test_one_unread),
 		TEST(test_bad_clients),
+		TEST(test_moved),
 		TEST(test_limit),
 		TEST(test_file),
 		TEST(test_outlives_the_agent),

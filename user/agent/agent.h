@@ -97,6 +97,7 @@ struct agent {
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
 	uint64_t turn_ns;        /* the last look in which some had their turn */
 	uint64_t all_ns;         /* the last look for every view */
+	uint64_t upkeep_ns;      /* the last that did what is done now and then */
 	struct named_groups named;
 	struct host_file vmstat;
 	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it and had it */
@@ -179,7 +180,8 @@ int server_take_over(struct agent *agent);
 int server_listen(struct agent *agent);
 /* A look soon, one for all who want one: for what clients can cause as often as they like. */
 void server_want_look(struct agent *agent);
-/* Drops clients that have moved to another cgroup; a few of them a call. */
+/* Drops clients that have moved to another cgroup, but who waits for a look; a few of them a call.
+ */
 void server_follow(struct agent *agent);
 void server_close(struct agent *agent);
 

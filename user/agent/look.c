@@ -17,6 +17,9 @@
 /* An engine that asks often makes no more looks for all the others than this. */
 #define ALL_GAP_NS 10000000ull
 
+/* What is to be done now and then is done by the looks, whatever causes them: so often at most. */
+#define UPKEEP_GAP_NS 100000000ull
+
 /*
  * Page faults in parallel fill faster than SCHEDULE_FILL_BYTES_PER_S; by how much depends on the
  * CPUs. A fault brings at most a huge page. Half of the slack, so that the look comes before the
@@ -151,9 +154,14 @@ static void look(struct agent *agent, bool force, bool asked_only)
 {
 	struct hooks_counters counters = { 0 };
 	uint64_t now_ns = clock_now_ns(), some_clock_ns = UINT64_MAX;
-	bool all, resummed, moved = false;
+	bool all, resummed, upkeep, moved = false;
 
 	agent->looks++;
+	upkeep = now_ns - agent->upkeep_ns >= UPKEEP_GAP_NS;
+	if (upkeep) {
+		agent->upkeep_ns = now_ns;
+		wake_drain(agent);
+	}
 	if (agent->hooks_live)
 		hooks_counters(agent->hooks, &counters);
 	/* The tracepoints do not see a wait for a page that was evicted: not worth an estimate. */
@@ -181,6 +189,11 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	log_sources(agent, NULL);
 	plan_next(agent, now_ns);
 	pressure_watch_look(agent, now_ns);
+	/* At the end: views go with their last clients. */
+	if (upkeep) {
+		server_follow(agent);
+		pressure_watch_follow(agent);
+	}
 }
 
 void agent_look(struct agent *agent, bool force)

@@ -126,11 +126,7 @@ static void warn_setting(void *arg, const char *name, const char *value, const c
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	struct agent *agent = userdata;
-
-	wake_drain(agent);
-	agent_look(agent, false);
-	server_follow(agent);
+	agent_look(userdata, false);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 
 #include "agent/agent.h"
 #include "agent/log.h"
+#include "agent/peer_process.h"
 #include "agent/pressure_store.h"
 #include "agent/views.h"
 #include "core/pressure_request.h"
@@ -33,12 +34,15 @@
 
 /* systemd takes its time for each, and the agent waits for it when its queue is full. */
 #define KEEP_PER_LOOK 16
+/* As serve.c's. */
+#define FOLLOW_WATCHERS 8
 
 struct watcher {
 	struct watcher *next, *prev;
 	struct pressure_watch *watch;
 	int sock;
 	uid_t uid;
+	int pid; /* SO_PEERCRED at connect */
 	sd_event_source *io;
 	struct agent_view *view;
 	pn_mem_level level; /* from which on it is told */
@@ -60,10 +64,25 @@ struct pressure_watch {
 	bool full_logged;
 };
 
-static void watcher_free(struct watcher *watcher)
+static void link_first(struct watcher *watcher)
+{
+	struct watcher *head = &watcher->watch->watchers;
+
+	watcher->prev = head;
+	watcher->next = head->next;
+	head->next->prev = watcher;
+	head->next = watcher;
+}
+
+static void unlink_from(struct watcher *watcher)
 {
 	watcher->next->prev = watcher->prev;
 	watcher->prev->next = watcher->next;
+}
+
+static void watcher_free(struct watcher *watcher)
+{
+	unlink_from(watcher);
 	watcher->watch->n_watchers--;
 	watcher->watch->n_not_kept -= !watcher->kept;
 	sd_event_source_disable_unref(watcher->io);
@@ -148,6 +167,52 @@ void pressure_watch_look(struct agent *agent, uint64_t now_ns)
 	}
 }
 
+/*
+ * The view of its process, of which it keeps no other trace than the number at connect: where that
+ * has ended, the host's own, since the number may be another's. 0 or -errno.
+ */
+static int get_view(struct agent *agent, int sock, int pid, struct agent_view **ret)
+{
+	int pidfd = peer_process_open(sock, pid), r = views_get(agent, pid, ret);
+
+	if (peer_process_ended(pidfd)) {
+		if (!r)
+			views_put(agent, *ret);
+		r = views_get(agent, 0, ret);
+	}
+	if (pidfd >= 0)
+		close(pidfd);
+	return r;
+}
+
+/* Its connection stays: a program on sd-event makes no second one. */
+static void follow(struct watcher *watcher)
+{
+	struct agent *agent = watcher->watch->agent;
+	struct agent_view *view;
+
+	if (get_view(agent, watcher->sock, watcher->pid, &view))
+		return;
+	views_put(agent, watcher->view);
+	watcher->view = view;
+}
+
+void pressure_watch_follow(struct agent *agent)
+{
+	struct pressure_watch *watch = agent->pressure_watch;
+
+	if (!watch)
+		return;
+	for (int i = 0; i < FOLLOW_WATCHERS && watch->watchers.prev != &watch->watchers; i++) {
+		struct watcher *watcher = watch->watchers.prev; /* oldest first */
+
+		unlink_from(watcher);
+		link_first(watcher);
+		if (!views_has(agent, watcher->view, watcher->pid))
+			follow(watcher);
+	}
+}
+
 /* ---- connecting --------------------------------------------------------------------------------
  */
 
@@ -177,7 +242,7 @@ static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level leve
 	watcher = calloc(1, sizeof(*watcher));
 	if (!watcher)
 		return -ENOMEM;
-	r = views_get(agent, cred.pid, &watcher->view);
+	r = get_view(agent, sock, cred.pid, &watcher->view);
 	if (r)
 		goto fail;
 	r = sd_event_add_io(agent->event, &watcher->io, sock, EPOLLIN, on_watcher, watcher);
@@ -190,12 +255,10 @@ static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level leve
 	watcher->watch = watch;
 	watcher->sock = sock;
 	watcher->uid = cred.uid;
+	watcher->pid = cred.pid;
 	watcher->level = level;
 	watcher->kept = kept;
-	watcher->prev = &watch->watchers;
-	watcher->next = watch->watchers.next;
-	watcher->next->prev = watcher;
-	watch->watchers.next = watcher;
+	link_first(watcher);
 	watch->n_watchers++;
 	watch->n_not_kept += !kept;
 	return 0;

@@ -32,7 +32,7 @@
  * programs' PSI triggers starve; above it a look goes on from the last reading.
  */
 static const struct budget_limit forced_looks = { .burst = 32, .per_s = 10 };
-/* Clients whose cgroup is looked up at each look of the timer's, a few microseconds each. */
+/* Clients whose cgroup is looked up at a time, a few microseconds each. */
 #define FOLLOW_CLIENTS 8
 
 /* One look for all who are there to ask now. */
@@ -244,6 +244,8 @@ void server_follow(struct agent *agent)
 {
 	struct server *server = agent->server;
 
+	if (!server)
+		return;
 	for (int i = 0; i < FOLLOW_CLIENTS && server->clients.prev != &server->clients; i++) {
 		struct client *client = server->clients.prev;
 

@@ -63,7 +63,7 @@ int made_host_add_process(const struct made_host *host, int pid, const char *cgr
 	char path[160], text[256];
 
 	snprintf(path, sizeof(path), "%s/%d", host->dir, pid);
-	if (mkdir(path, 0700))
+	if (mkdir(path, 0700) && errno != EEXIST)
 		return -errno;
 	snprintf(path, sizeof(path), "%d/cgroup", pid);
 	snprintf(text, sizeof(text), "0::%s\n", cgroup);

@@ -17,7 +17,7 @@ int made_host_init(struct made_host *host);
 /* As much memory available as brings this level; seen at the agent's next look. 0 or -errno. */
 int made_host_set_level(const struct made_host *host, pn_mem_level level);
 
-/* A process of this number in this cgroup (v2). 0 or -errno. */
+/* A process of this number is in this cgroup (v2), or has moved there. 0 or -errno. */
 int made_host_add_process(const struct made_host *host, int pid, const char *cgroup);
 
 void made_host_destroy(const struct made_host *host);
