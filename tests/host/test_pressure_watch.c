@@ -392,6 +392,8 @@ static int manager_open(void)
 	return sock;
 }
 
+static unsigned manager_ready, manager_alive; /* messages of that kind */
+
 /* The next descriptor to be stored, and its name. */
 static int manager_take(int sock, char *ret_name, size_t bytes)
 {
@@ -409,6 +411,8 @@ static int manager_take(int sock, char *ret_name, size_t bytes)
 
 		assert_true(n >= 0);
 		text[n] = 0;
+		manager_ready += !strncmp(text, "READY=1", 7);
+		manager_alive += !strncmp(text, "WATCHDOG=1", 10);
 		for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
 			if (c->cmsg_type == SCM_RIGHTS)
 				memcpy(&fd, CMSG_DATA(c), sizeof(fd));
@@ -481,6 +485,60 @@ static void test_outlives_the_agent(void **unused)
 	close(client.fd);
 	close(manager);
 	unsetenv("NOTIFY_SOCKET");
+	snprintf(path, sizeof(path), "%s/notify", agent.dir);
+	unlink(path);
+}
+
+/* As many messages as it takes, of nothing. */
+static void manager_fill(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	strcpy(addr.sun_path, getenv("NOTIFY_SOCKET"));
+	while (sendto(sock, "X=1", 3, MSG_DONTWAIT, (struct sockaddr *)&addr, sizeof(addr)) == 3)
+		;
+	assert_int_equal(errno, EAGAIN);
+	close(sock);
+}
+
+/* It does not read, and nobody waits for it but what it is to be told: that goes there later. */
+static void test_manager_is_busy(void **unused)
+{
+	enum { N = 40 };
+	int manager = manager_open(), watchers[N], sock;
+	char name[64], path[160];
+
+	manager_fill();
+	setenv("WATCHDOG_USEC", "400000", 1);
+	start();
+	sock = raw_connect(agent.socket_path);
+	assert_int_equal(raw_hello(sock), 0);
+	for (int i = 0; i < N; i++)
+		watchers[i] = client_connect("CRITICAL", 8);
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(raw_status(sock, PROTO_POLL_NOW), 0);
+	available(500);
+	for (int i = 0; i < N; i++)
+		assert_true(told(watchers[i], 2000));
+	manager_ready = manager_alive = 0;
+	for (int i = 0; i < N; i++) {
+		int stored = manager_take(manager, name, sizeof(name));
+
+		assert_string_equal(name, "pressure-3");
+		close(stored);
+	}
+	assert_int_equal(manager_ready, 1);
+	assert_true(manager_alive > 0);
+	manager_fill();
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	for (int i = 0; i < N; i++)
+		close(watchers[i]);
+	close(sock);
+	close(manager);
+	unsetenv("NOTIFY_SOCKET");
+	unsetenv("WATCHDOG_USEC");
 	snprintf(path, sizeof(path), "%s/notify", agent.dir);
 	unlink(path);
 }
@@ -579,6 +637,7 @@ int main(void)
 		TEST(test_limit),
 		TEST(test_file),
 		TEST(test_outlives_the_agent),
+		TEST(test_manager_is_busy),
 		TEST(test_sd_event),
 	};
 

@@ -17,6 +17,7 @@
 
 struct agent_view;
 struct dies;
+struct notify;
 struct pressure_watch;
 struct recorder;
 struct reserve;
@@ -105,6 +106,7 @@ struct agent {
 	struct spared spared;
 	struct server *server;
 	struct pressure_watch *pressure_watch; /* NULL: no such socket */
+	struct notify *notify;                 /* NULL: no service manager */
 	struct recorder *recorder;             /* NULL: off */
 };
 

@@ -11,13 +11,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/launcher.h"
 #include "agent/log.h"
+#include "agent/notify.h"
 #include "agent/pressure_watch.h"
 #include "agent/privileges.h"
 #include "agent/record.h"
@@ -230,7 +230,6 @@ static int agent_open(struct agent *agent)
 	r = server_take_over(agent);
 	if (r < 0)
 		return r;
-	sd_event_set_watchdog(agent->event, true);
 	harden();
 	agent_look(agent, true);
 	pressure_watch_open(agent);
@@ -240,6 +239,7 @@ static int agent_open(struct agent *agent)
 
 static void agent_close(struct agent *agent)
 {
+	notify_close(agent);
 	pressure_watch_close(agent);
 	server_close(agent);
 	reserve_close(agent);
@@ -294,11 +294,11 @@ static int go_background(void)
 	return pipe_fd[1];
 }
 
+/* To who started it in the foreground and waits; -1: nobody. */
 static void report_ready(int ready_fd)
 {
 	int null;
 
-	sd_notify(0, "READY=1");
 	if (ready_fd < 0)
 		return;
 	if (chdir("/") || write(ready_fd, "", 1) != 1)
@@ -346,11 +346,13 @@ int main(int argc, char **argv)
 		}
 	}
 	r = agent_open(&agent);
+	if (!r)
+		r = notify_ready(&agent);
 	if (!r) {
 		log_line(LOG_NOTICE, "serving on %s", options.socket_path);
 		report_ready(ready_fd);
 		r = run(&agent);
-		sd_notify(0, "STOPPING=1");
+		notify_close(&agent);
 	}
 	if (r)
 		log_line(LOG_ERR, "ending: %s", strerror(-r));

@@ -2,6 +2,7 @@
 /* See pressure_store.h. The name of each says what its client asked for, since that is read. */
 #include "agent/pressure_store.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +10,20 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "agent/notify.h"
+
 #define NAME_PREFIX "pressure-"
 
-void pressure_store_keep(int sock, pn_mem_level level)
+bool pressure_store_keep(int sock, pn_mem_level level)
 {
 	char message[64];
+	int r;
 
 	snprintf(message, sizeof(message), "FDSTORE=1\nFDNAME=" NAME_PREFIX "%d", (int)level);
-	/* Where it is not taken, it ends with the agent, as without systemd. */
-	sd_pid_notify_with_fds(0, 0, message, &sock, 1);
+	r = notify_send(message, sock);
+	/* The last: too many descriptors of ours under way. Where else it is not taken, the
+	 * connection ends with the agent, as without systemd. */
+	return r != -EAGAIN && r != -ENOBUFS && r != -ETOOMANYREFS;
 }
 
 /* The level in a name of ours, or -1. */

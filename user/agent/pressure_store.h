@@ -8,10 +8,15 @@
 #ifndef PNMEM_AGENT_PRESSURE_STORE_H
 #define PNMEM_AGENT_PRESSURE_STORE_H
 
+#include <stdbool.h>
+
 #include "pn_mem_state.h"
 
-/* A copy of the connection is kept until its client hangs up; level is what it asked for. */
-void pressure_store_keep(int sock, pn_mem_level level);
+/*
+ * A copy of the connection is kept until its client hangs up; level is what it asked for. Returns
+ * false where the manager has no room for it now: to be asked again.
+ */
+bool pressure_store_keep(int sock, pn_mem_level level);
 
 /* One that an agent before this one had kept; the callee owns sock. */
 typedef void (*pressure_store_fn)(void *arg, int sock, pn_mem_level level);

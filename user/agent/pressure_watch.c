@@ -32,7 +32,7 @@
  */
 #define REPEAT_NS 1000000000ull
 
-/* systemd takes its time for each, and the agent waits for it when its queue is full. */
+/* systemd takes its time for each, and its queue is short. */
 #define KEEP_PER_LOOK 16
 /* As serve.c's. */
 #define FOLLOW_WATCHERS 8
@@ -140,7 +140,8 @@ static void keep_new(struct pressure_watch *watch)
 	for (int n = 0; n < KEEP_PER_LOOK && watch->n_not_kept; watcher = watcher->next) {
 		if (watcher->kept)
 			continue;
-		pressure_store_keep(watcher->sock, watcher->level);
+		if (!pressure_store_keep(watcher->sock, watcher->level))
+			return; /* at the next look */
 		watcher->kept = true;
 		watch->n_not_kept--;
 		n++;
