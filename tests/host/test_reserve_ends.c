@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -166,7 +167,7 @@ static void test_gathering(void **state)
 
 /* ---- processes that are not what they seem -------------------------------------------------- */
 
-static int raw_reserve(int sock, uint64_t id, uint64_t bytes)
+static int raw_reserve_as(int sock, uint64_t id, uint64_t bytes, uint32_t flags)
 {
 	struct proto_reserve ask = {
 		.header = proto_header_make(PROTO_RESERVE, sizeof(ask), 2),
@@ -174,6 +175,7 @@ static int raw_reserve(int sock, uint64_t id, uint64_t bytes)
 		.bytes = bytes,
 		.ttl_ms = PEER_TTL_MS,
 		.die = -1,
+		.flags = flags,
 	};
 	struct proto_reserve_reply reply = { .result = -EIO };
 
@@ -181,6 +183,11 @@ static int raw_reserve(int sock, uint64_t id, uint64_t bytes)
 	    recv(sock, &reply, sizeof(reply), 0) < (ssize_t)sizeof(reply.header))
 		return -EIO;
 	return reply.header.status ? reply.header.status : reply.result;
+}
+
+static int raw_reserve(int sock, uint64_t id, uint64_t bytes)
+{
+	return raw_reserve_as(sock, id, bytes, 0);
 }
 
 static int raw_release(int sock, uint64_t id)
@@ -239,6 +246,59 @@ static void test_socket_outlives_its_process(void **state)
 	close(socks[0]);
 }
 
+/*
+ * While the agent gathers it believes what clients say that they held, up to what there is: of the
+ * host less what others hold by then, and within the group's limit.
+ */
+static void test_gathers_no_more_than_there_is(void **state)
+{
+	struct peer_answer got;
+	int socks[2], r[6], sock;
+	pid_t pid;
+
+	reserve_host_limit(&host, "small", 64ull << 20, 0);
+	agent_proc_kill(&host.agent);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		recv(socks[1], r, sizeof(r), 0);
+		sock = raw_connect(host.agent.socket_path);
+		r[0] = raw_hello(sock);
+		for (unsigned i = 1; i < 6; i++)
+			r[i] = raw_reserve_as(sock, i, i < 3 ? 64 * GIB : 48ull << 20,
+					      PROTO_RESERVE_AGAIN);
+		send(socks[1], r, sizeof(r), 0);
+		pause();
+		_exit(0);
+	}
+	reserve_host_place(&host, pid, "/small");
+	assert_int_equal(agent_proc_start(&host.agent, host.args), 0);
+	send(socks[0], r, sizeof(r), 0);
+	assert_int_equal(recv(socks[0], r, sizeof(r), 0), sizeof(r));
+	assert_int_equal(r[0], 0);
+	assert_int_equal(r[1], -ENOSPC);
+	assert_int_equal(r[2], -ENOSPC);
+	assert_int_equal(r[3], 0);
+	assert_int_equal(r[4], -ENOSPC);
+	assert_int_equal(r[5], -ENOSPC);
+	/* Who has no limit may have had the rest. */
+	sock = raw_connect(host.agent.socket_path);
+	assert_int_equal(raw_hello(sock), 0);
+	assert_int_equal(raw_reserve_as(sock, 1, 64 * GIB, PROTO_RESERVE_AGAIN), -ENOSPC);
+	assert_int_equal(raw_reserve_as(sock, 2, 63 * GIB, PROTO_RESERVE_AGAIN), 0);
+	assert_int_equal(raw_reserve_as(sock, 3, 2 * GIB, PROTO_RESERVE_AGAIN), -ENOSPC);
+	start_peer(&a, 0);
+	got = peer_look(&a);
+	assert_int_equal(got.host_reserved_bytes, 63 * GIB + (48ull << 20));
+	close(sock);
+	close(socks[0]);
+	close(socks[1]);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	reserve_host_wait();
+}
+
 /* The limit of the group whose page this socket is given; UINT64_MAX: none was given. */
 static uint64_t limit_seen(int sock)
 {
@@ -272,6 +332,7 @@ static void test_number_of_another(void **state)
 		assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
 		parent = fork();
 		if (!parent) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			close(socks[0]);
 			recv(socks[1], &limit_bytes, sizeof(limit_bytes), 0); /* is in its group */
 			sock = raw_connect(host.agent.socket_path);
@@ -347,6 +408,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_gathering, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_socket_outlives_its_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_gathers_no_more_than_there_is, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_number_of_another, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_pid_namespace, setup, teardown),
 	};

@@ -297,13 +297,23 @@ static int add_entry(struct agent *agent, const struct reserve_peer *peer,
 
 /*
  * Held before this agent was there: its memory may be half allocated, so it need not fit now. Only
- * while the ledger is gathered: later anyone could take what is not there. More than there is in
- * all was never held.
+ * while the ledger is gathered: later anyone could take what is not there. All that is held never
+ * was more than there is in all, within the group's limit too.
  */
-static uint64_t gathered_room_bytes(const struct view *view, const struct ledger_where *where)
+static uint64_t gathered_room_bytes(const struct reserve *reserve, const struct view *view,
+				    const struct ledger_where *where)
 {
-	return where->die == LEDGER_HOST ? view->state.host_total_bytes
-					 : view->dies.die[where->die].budget_bytes;
+	const pn_mem_ext *ext = &view->ext;
+	uint64_t room_bytes;
+
+	if (where->die != LEDGER_HOST)
+		return u64_sub(view->dies.die[where->die].budget_bytes,
+			       ledger_sum_bytes(&reserve->ledger, where));
+	room_bytes = u64_sub(view->state.host_total_bytes, ext->host_reserved_bytes);
+	if (ext->cgroup_limit_bytes)
+		room_bytes = u64_min(room_bytes,
+				     u64_sub(ext->cgroup_limit_bytes, ext->cgroup_reserved_bytes));
+	return room_bytes;
 }
 
 int reserve_add(struct agent *agent, const struct reserve_peer *peer,
@@ -331,7 +341,8 @@ int reserve_add(struct agent *agent, const struct reserve_peer *peer,
 	ret->place = entry.where.die;
 	ret->fit_bytes = room_bytes;
 	r = add_entry(agent, peer, &entry,
-		      gather_ns ? gathered_room_bytes(view, &entry.where) : room_bytes);
+		      gather_ns ? gathered_room_bytes(agent->reserve, view, &entry.where)
+				: room_bytes);
 	if (r == -ENOSPC) {
 		ret->result = r;
 		r = 0;
