@@ -396,6 +396,29 @@ static void test_one_users_limit(void **state)
 	assert_true(test_until(fds_are_back, NULL, LIMIT_MS));
 }
 
+/* ---- what one may take up ---------------------------------------------------------------------
+ */
+
+/* What is sent to one who does not read, before it is hung up on. */
+static void test_unread(void **state)
+{
+	struct proto_header ask = proto_header_make(PROTO_HOOKS, sizeof(ask), 1);
+	int sock = raw_connect(agent.socket_path), r = 0;
+	size_t unread_bytes = 0;
+	char reply[8192];
+	ssize_t n;
+
+	while (!r || r == -EAGAIN)
+		r = raw_send(sock, &ask, sizeof(ask), NULL, 0);
+	assert_true(r == -EPIPE || r == -ECONNRESET);
+	/* The reset is told once, and then comes what was there before it. */
+	while ((n = recv(sock, reply, sizeof(reply), MSG_DONTWAIT)) > 0 ||
+	       (n < 0 && errno == ECONNRESET))
+		unread_bytes += n > 0 ? (size_t)n : 0;
+	assert_in_range(unread_bytes, 2 * sizeof(struct proto_hooks_reply), 40000);
+	close(sock);
+}
+
 /* ---- peers.c by itself -------------------------------------------------------------------------
  */
 
@@ -441,6 +464,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_peers),
 		cmocka_unit_test_setup_teardown(test_one_users_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_unread, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_attacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_looks_for_one, setup, teardown),

@@ -25,6 +25,11 @@
 #define ACCEPT_INTERVAL_US 10000
 #define ACCEPT_ROUNDS_MAX  32
 #define ACCEPTS_A_ROUND    16
+/*
+ * What a client may leave unread: the kernel takes it times two, for its own part of each packet.
+ * That is the longest replies, a few at a time, or some 40 short ones.
+ */
+#define UNREAD_BYTES 16384
 /* A look that is wanted waits for others who are there to ask: each once, but no more than this. */
 #define TURNS_MAX 128
 /*
@@ -259,6 +264,7 @@ void server_follow(struct agent *agent)
 int server_take_client(struct server *server, int sock)
 {
 	struct client *client = calloc(1, sizeof(*client));
+	const int unread_bytes = UNREAD_BYTES;
 	struct ucred cred = { 0 };
 	socklen_t len = sizeof(cred);
 	int r;
@@ -267,7 +273,11 @@ int server_take_client(struct server *server, int sock)
 		return -ENOMEM;
 	client->server = server;
 	client->sock = sock;
-	r = getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) ? -errno : 0;
+	r = getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
+			    setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &unread_bytes,
+				       sizeof(unread_bytes))
+		    ? -errno
+		    : 0;
 	if (!r)
 		r = peers_join(&server->peers, cred.uid, clock_now_ns(), &client->peer);
 	if (r)

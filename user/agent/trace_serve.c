@@ -12,6 +12,9 @@
 #include "host/clock.h"
 
 #define VERDICT_AGE_MAX_NS 10000000000ull
+/* A stream of records may have more unread than a client: what the kernel gives by itself, which it
+ * takes times two. */
+#define STREAM_ROOM_BYTES 106496
 
 /* A trace tells what every process of the machine does. */
 static bool is_root(int sock)
@@ -25,6 +28,7 @@ static bool is_root(int sock)
 int trace_serve_record(struct agent *agent, int sock, const struct proto_header *request)
 {
 	struct proto_header ack = proto_header_make(PROTO_ACK, sizeof(ack), request->id);
+	const int room_bytes = STREAM_ROOM_BYTES;
 	int stream_sock, r;
 
 	if (!is_root(sock))
@@ -34,6 +38,8 @@ int trace_serve_record(struct agent *agent, int sock, const struct proto_header 
 		return -errno;
 	/* The reply comes first, so a refusal may not come after it. */
 	r = recorder_stream_may(agent);
+	if (!r)
+		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room_bytes, sizeof(room_bytes));
 	if (!r && send(sock, &ack, sizeof(ack), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		r = -errno;
 	if (r)

@@ -311,7 +311,7 @@ static void be_stopped(const char *path)
 
 		raw_hello(sock);
 		subscribe(sock);
-		for (int k = 0; k < 50; k++) {
+		for (int k = 0; k < 20; k++) {
 			struct proto_header ask = header_of(PROTO_POLL_NOW);
 
 			raw_send(sock, &ask, sizeof(ask), NULL, 0);
