@@ -419,6 +419,61 @@ static void test_unread(void **state)
 	close(sock);
 }
 
+/* The text that a command prints. */
+static void run_command(const char *command, char *ret, size_t bytes)
+{
+	FILE *out = popen(command, "re");
+	size_t n;
+
+	assert_non_null(out);
+	n = fread(ret, 1, bytes - 1, out);
+	ret[n] = 0;
+	assert_int_equal(pclose(out), 0);
+}
+
+/* The number after this name in a report; the first of that name behind `from`. */
+static unsigned long number_in(const char *report, const char *from, const char *name)
+{
+	const char *at = strstr(report, from);
+
+	at = at ? strstr(at, name) : NULL;
+	assert_non_null(at);
+	return strtoul(at + strlen(name), NULL, 10);
+}
+
+/* Verdicts of one user push no more than their share of what else there is out of the recorder. */
+static void test_verdicts_of_one(void **state)
+{
+	enum { PACKETS = 1500, SENT = PACKETS * PROTO_VERDICTS_MAX };
+	struct proto_verdicts packet = {
+		.header = proto_header_make(PROTO_VERDICT, sizeof(packet), 1),
+		.count = PROTO_VERDICTS_MAX,
+	};
+	char path[256], command[512];
+	static char report[1 << 20];
+	int sock = raw_connect(agent.socket_path), n = 0, r;
+	uint64_t begin_ns = clock_now_ns();
+	unsigned long kept, dropped;
+
+	assert_int_equal(raw_hello(sock), 0);
+	while (n < PACKETS)
+		n += !raw_send(sock, &packet, sizeof(packet), NULL, 0);
+	while ((r = raw_status(sock, PROTO_POLL_NOW)) == -EAGAIN)
+		;
+	assert_int_equal(r, 0); /* the agent has read them */
+	run_command("build/pnmem trace dump", path, sizeof(path));
+	path[strcspn(path, "\n")] = 0;
+	snprintf(command, sizeof(command), "build/pnmem trace report --json %s", path);
+	run_command(command, report, sizeof(report));
+	unlink(path);
+	close(sock);
+	kept = number_in(report, "\"admitted\"", ":");
+	dropped = number_in(report, "\"lost\"", "\"verdicts\":");
+	print_message("# %d verdicts: %lu kept, %lu dropped\n", SENT, kept, dropped);
+	assert_int_equal(kept + dropped, SENT);
+	assert_in_range(kept, 4096, 4096 + (clock_now_ns() - begin_ns) / 1000000 + 1);
+}
+
 /* ---- peers.c by itself -------------------------------------------------------------------------
  */
 
@@ -465,6 +520,7 @@ int main(void)
 		cmocka_unit_test(test_peers),
 		cmocka_unit_test_setup_teardown(test_one_users_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unread, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_verdicts_of_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_attacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_looks_for_one, setup, teardown),

@@ -21,6 +21,7 @@ struct peer {
 	unsigned n_clients;
 	uint64_t refused;
 	struct budget connects;
+	struct budget verdicts; /* for the flight recorder */
 };
 
 /* All zero is the empty list. */

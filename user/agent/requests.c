@@ -348,7 +348,7 @@ int client_handle(struct client *client, const union proto_request *request, siz
 		return do_reservations(client, &request->reservations);
 	case PROTO_VERDICT:
 		return trace_serve_verdicts(client->server->agent, client->view, client->pid,
-					    &request->verdicts);
+					    &client->peer->verdicts, &request->verdicts);
 	case PROTO_TRACE_RECORD:
 		r = trace_serve_record(client->server->agent, client->sock, &request->header);
 		return r ? reply_status(client, &request->header, r) : 0;

@@ -15,6 +15,8 @@
 /* A stream of records may have more unread than a client: what the kernel gives by itself, which it
  * takes times two. */
 #define STREAM_ROOM_BYTES 106496
+/* Of one user: some 100 kB a second, so that the recorder's 8 MiB still tell of minutes. */
+static const struct budget_limit verdict_limit = { .burst = 4096, .per_s = 1000 };
 
 /* A trace tells what every process of the machine does. */
 static bool is_root(int sock)
@@ -50,7 +52,7 @@ int trace_serve_record(struct agent *agent, int sock, const struct proto_header 
 }
 
 int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
-			 const struct proto_verdicts *request)
+			 struct budget *budget, const struct proto_verdicts *request)
 {
 	uint64_t now_ns = clock_now_ns();
 
@@ -59,6 +61,10 @@ int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
 	for (uint32_t i = 0; i < request->count; i++) {
 		uint64_t ts_ns = request->at[i].ts_ns;
 
+		if (!budget_take(budget, &verdict_limit, now_ns)) {
+			recorder_verdict_drops(agent, request->count - i);
+			break;
+		}
 		/* Its own clock, which may be believed for as long as that may have waited. */
 		if (ts_ns > now_ns || now_ns - ts_ns > VERDICT_AGE_MAX_NS)
 			ts_ns = now_ns;
