@@ -15,6 +15,7 @@
 #include "agent/agent.h"
 #include "agent/clients.h"
 #include "agent/dies.h"
+#include "agent/reserve.h"
 #include "agent/views.h"
 #include "lib/made_host.h"
 
@@ -61,6 +62,7 @@ static void begin(void)
 	require(!made_host_init(&host));
 	require(!made_host_add_process(&host, 500, "/a"));
 	require(!made_host_add_process(&host, 501, "/b"));
+	require(!made_host_add_process(&host, getpid(), "/a")); /* the clients themselves */
 	atexit(end);
 	snprintf(socket_path, sizeof(socket_path), "%s/s", host.dir);
 	options.socket_path = socket_path;
@@ -160,6 +162,16 @@ static int count_views(void)
 	return n;
 }
 
+static uint32_t count_reservations(void)
+{
+	const struct reserve_peer root = { .view = agent.views };
+	const struct proto_reservations ask = { .after = 0 };
+	struct proto_reservations_reply reply = { .count = 0 };
+
+	reserve_list(&agent, &root, &ask, &reply);
+	return reply.count;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 {
 	int socks[CLIENTS];
@@ -189,5 +201,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 	require(!agent.server->n_subscribers && !agent.server->waiting);
 	require(agent.server->subscribers.next == &agent.server->subscribers);
 	require(count_views() == 1 && !agent.views->engines);
+	require(!count_reservations());
 	return 0;
 }

@@ -2,8 +2,9 @@
 /*
  * live_fuzz SECONDS [SEED]: sends anything to a running agent (PNMEMD, built with a sanitizer):
  * messages that are nearly right, half of one, garbage, descriptors, hang-ups in every state, while
- * the level moves. All the time a well-behaved client must be served, and at the end the agent
- * goes with status 0, which it does not if a sanitizer found anything.
+ * the level moves and so does the process, from group to group. All the time a well-behaved client
+ * must be served, and at the end nothing is reserved any more and the agent goes with status 0,
+ * which it does not if a sanitizer found anything.
  */
 #include <errno.h>
 #include <signal.h>
@@ -113,6 +114,8 @@ static void do_something(int *sock)
 	} else if (what < 95) {
 		counts[4]++;
 		made_host_set_level(&host, (pn_mem_level)pick(4));
+		if (!pick(50))
+			made_host_add_process(&host, getpid(), pick(2) ? "/one" : "/own");
 	} else {
 		size_t bytes = pick(sizeof(packet));
 
@@ -144,6 +147,23 @@ static const char *check_served(void)
 	return wrong;
 }
 
+static bool nothing_is_reserved(void *arg)
+{
+	struct proto_reservations ask = {
+		.header = proto_header_make(PROTO_RESERVATIONS, sizeof(ask), 1),
+	};
+	struct proto_reservations_reply reply = { .count = 1 };
+	int sock = raw_connect(agent.socket_path);
+
+	if (sock < 0)
+		return false;
+	if (raw_hello(sock) || raw_send(sock, &ask, sizeof(ask), NULL, 0) ||
+	    raw_receive(sock, &reply, sizeof(reply), NULL, 1000) != sizeof(reply))
+		reply.count = 1;
+	close(sock);
+	return !reply.count;
+}
+
 static const char *fuzz(uint64_t seconds)
 {
 	uint64_t end_ns = clock_now_ns() + seconds * S_NS;
@@ -154,6 +174,10 @@ static const char *fuzz(uint64_t seconds)
 		if (n % CHECK_EVERY == 0)
 			wrong = check_served();
 	}
+	for (int i = 0; i < CLIENTS; i++)
+		drop(&socks[i]);
+	if (!wrong && !test_until(nothing_is_reserved, NULL, 10000))
+		wrong = "something is reserved for clients that have gone";
 	return wrong;
 }
 
@@ -169,7 +193,8 @@ static const char *run(uint64_t seconds)
 	for (int i = 0; i < CLIENTS; i++)
 		socks[i] = -1;
 	if (made_host_init(&host) || made_host_add_process(&host, 1, "/one") ||
-	    made_host_add_process(&host, 2, "/two") || made_host_add_process(&host, 15, "/three"))
+	    made_host_add_process(&host, 2, "/two") || made_host_add_process(&host, 15, "/three") ||
+	    made_host_add_process(&host, getpid(), "/own"))
 		return "no /proc of its own";
 	if (agent_proc_start(&agent, args))
 		return "the agent does not start";
