@@ -75,6 +75,17 @@ top_level() {
 	! git ls-files | awk -F/ '{print $1}' | sort -u |
 		grep -vxE '\..*|bpf|user|include|tests|tools|Makefile|README\.md|LICENSE'
 }
+# Each by its number and name.
+manual_tells_of_every_message() {
+	local name number
+	sed -n '/^enum proto_type/,/^}/s/.*PROTO_\([A-Z_]*\) = \([0-9]*\),.*/\1 \2/p' user/core/proto.h |
+		while read -r name number; do
+			grep -qE "(B |fB)$number $name( |\\\\|$)" tools/man/pnmem-protocol.7 || {
+				echo "# pnmem-protocol(7) does not tell of $number $name"
+				return 1
+			}
+		done
+}
 scripts_parse() {
 	local script
 	for script in $(git ls-files | xargs grep -lE '^#!/usr/bin/env bash' --); do
@@ -98,5 +109,6 @@ check "libpnmem needs libc only" library_needs_libc_only
 check "public headers compile as strict C11" headers_in_c11
 check "public headers compile as C++" headers_in_cxx
 check "the top level holds what it may" top_level
+check "the manual tells of every message" manual_tells_of_every_message
 check "every script parses" scripts_parse
 tap_end

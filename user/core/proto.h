@@ -2,8 +2,8 @@
 /*
  * Messages between the library and the agent, over AF_UNIX SOCK_SEQPACKET: one struct a packet,
  * each of a fixed size, host byte order (both ends are on one machine). A client sends one request
- * and waits for its reply; the agent speaks first only to who subscribed. pnmem-protocol(7) tells
- * of every message. Pure: layout and checks only.
+ * and waits for its reply, if it has one; the agent speaks first only to who subscribed or records.
+ * pnmem-protocol(7) tells of every message. Pure: layout and checks only.
  *
  * Within a version messages grow by appending. Who receives one takes what it knows: of a longer
  * message the beginning, of a shorter one (never shorter than it first was) the rest as 0.
@@ -95,7 +95,7 @@ struct proto_set_die_id {
 
 struct proto_die_place {
 	struct proto_header header;
-	int32_t place; /* index in the snapshot; -1: taken back */
+	int32_t place; /* index in the snapshot; 0 also when a push was taken back */
 	uint32_t reserved;
 };
 
