@@ -175,9 +175,9 @@ PN_API pn_memwatch_source_t pn_memwatch_source(void);
  * (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, MPS), so it had better name a die by UUID or PCI bus
  * id; an index is taken as the place in the snapshot. Of push and sample the newer one says what is
  * free, of a sampled die no more than its total, and its budget is the agent's. What an engine
- * pushes is seen by the engines of its cgroup until it ends, and by no others; in per_die_used each
- * engine reads its own bytes, and others the sum of the group's. Of a die that has but an index,
- * which other engines may use for another, each reads what it pushed itself.
+ * pushes is seen by its user's engines in its cgroup until it ends, and by no others; in
+ * per_die_used each engine reads its own bytes, and others the sum of them all. Of a die that has
+ * but an index, which other engines may use for another, each reads what it pushed itself.
  */
 
 /*

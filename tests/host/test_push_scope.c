@@ -14,16 +14,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "../skip.h"
+#include "core/page.h"
 #include "core/proto.h"
 #include "lib/agent_proc.h"
 #include "lib/made_host.h"
 #include "lib/raw_client.h"
 #include "pn_memwatch.h"
+
+#define NOBODY 65534
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
@@ -137,12 +143,29 @@ static int send_push(int sock, const struct push *push)
 	return r; /* the agent may refuse it: what it must not do is something else */
 }
 
-static void run_other(const char *cgroup, const struct push *pushes, int n, int ready_fd)
+/* Reads what it has said of these dies, and the level that comes of it. */
+static bool sees_its_own(int sock)
+{
+	int memfd = raw_page(sock);
+	struct page_view view;
+	pn_mem_state seen;
+	void *page;
+
+	if (memfd < 0)
+		return false;
+	page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, memfd, 0);
+	close(memfd);
+	return page != MAP_FAILED && !page_open(&view, page, PAGE_BYTES) &&
+	       !page_read(&view, &seen, NULL) && seen.n_dies == PN_MEM_MAX_DIES &&
+	       seen.per_die_free[3] == 0 && seen.level == PN_MEM_LEVEL_CRITICAL;
+}
+
+static void run_other(uid_t uid, const char *cgroup, const struct push *pushes, int n, int ready_fd)
 {
 	int sock;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (made_host_add_process(&host, getpid(), cgroup))
+	if (made_host_add_process(&host, getpid(), cgroup) || (uid && (setgid(uid) || setuid(uid))))
 		_exit(1);
 	sock = raw_connect(agent.socket_path);
 	if (sock < 0 || raw_hello(sock))
@@ -150,13 +173,15 @@ static void run_other(const char *cgroup, const struct push *pushes, int n, int 
 	for (int i = 0; i < n; i++)
 		if (send_push(sock, &pushes[i]))
 			_exit(3);
+	if (uid && !sees_its_own(sock))
+		_exit(5);
 	if (write(ready_fd, "", 1) == 1)
 		pause();
 	_exit(4);
 }
 
 /* Returns when it has pushed it all. */
-static void start_other(const char *cgroup, const struct push *pushes, int n)
+static void start_other_as(uid_t uid, const char *cgroup, const struct push *pushes, int n)
 {
 	int fds[2];
 	char byte;
@@ -166,11 +191,16 @@ static void start_other(const char *cgroup, const struct push *pushes, int n)
 	fflush(stdout);
 	pid = fork();
 	if (!pid)
-		run_other(cgroup, pushes, n, fds[1]);
+		run_other(uid, cgroup, pushes, n, fds[1]);
 	others[n_others++] = pid;
 	close(fds[1]);
 	assert_int_equal(read(fds[0], &byte, 1), 1);
 	close(fds[0]);
+}
+
+static void start_other(const char *cgroup, const struct push *pushes, int n)
+{
+	start_other_as(0, cgroup, pushes, n);
 }
 
 static pn_mem_state read_now(pn_mem_ext *ret_ext)
@@ -196,17 +226,18 @@ static int worst_pushes(struct push *ret, int max)
 	return n;
 }
 
-/* An engine of another group can say what it likes: not a byte of ours moves. */
-static void test_other_group(void **unused)
+/* An engine of another group, or of another user, can say what it likes: not a byte of ours moves.
+ */
+static void expect_unmoved(uid_t uid, const char *cgroup)
 {
-	struct push pushes[PN_MEM_MAX_DIES];
-	const struct push by_name = { -1, PCI, 0, 0, 5, 0 };
+	struct push pushes[PN_MEM_MAX_DIES + 2];
 	pn_mem_ext ext, ext_after;
 	pn_mem_state before = read_now(&ext), after;
 	int n = worst_pushes(pushes, PN_MEM_MAX_DIES);
 
-	start_other("/theirs", pushes, n);
-	start_other("/theirs", &by_name, 1);
+	pushes[n++] = (struct push){ -1, PCI, 0, 0, 5, 0 };
+	pushes[n++] = (struct push){ -1, NULL, 9, 0, 5, 0 };
+	start_other_as(uid, cgroup, pushes, n);
 	after = read_now(&ext_after);
 	/* But for the sampler, which a push sets to work: the die is the same. */
 	assert_int_equal(after.n_dies, 1);
@@ -218,6 +249,19 @@ static void test_other_group(void **unused)
 	assert_memory_equal(ext_after.die_uuid, ext.die_uuid, sizeof(ext.die_uuid));
 	assert_int_equal(after.level, before.level);
 	assert_int_equal(after.level, PN_MEM_LEVEL_OK);
+}
+
+static void test_other_group(void **unused)
+{
+	expect_unmoved(0, "/theirs");
+}
+
+static void test_other_user(void **unused)
+{
+	if (geteuid())
+		skip_because("needs root to become another user");
+	assert_int_equal(chmod(agent.dir, 0711), 0);
+	expect_unmoved(NOBODY, "/ours");
 }
 
 /* One of our own group moves a real die's free bytes, up to its total, and nothing else of it. */
@@ -273,6 +317,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_other_group, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_user, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_same_group, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_declared, setup, teardown),
 	};

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <systemd/sd-event.h>
 
 #include "agent/hooks.h"
@@ -142,8 +143,11 @@ void memcg_events_close(struct memcg_events *events);
 int views_open(struct agent *agent);
 void views_close(struct agent *agent);
 
-/* The view of the cgroup that process pid is in; made at its first use. 0 or -errno. */
-int views_get(struct agent *agent, int pid, struct agent_view **ret);
+/*
+ * This user's view of the cgroup that process pid is in; made at its first use. Each user has one,
+ * since what engines say of dies is on it. 0 or -errno.
+ */
+int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret);
 /* Gives it back; the last one frees it. */
 void views_put(struct agent *agent, struct agent_view *view);
 

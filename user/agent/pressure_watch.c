@@ -41,8 +41,7 @@ struct watcher {
 	struct watcher *next, *prev;
 	struct pressure_watch *watch;
 	int sock;
-	uid_t uid;
-	int pid; /* SO_PEERCRED at connect */
+	struct ucred peer; /* at connect */
 	sd_event_source *io;
 	struct agent_view *view;
 	pn_mem_level level; /* from which on it is told */
@@ -172,14 +171,16 @@ void pressure_watch_look(struct agent *agent, uint64_t now_ns)
  * The view of its process, of which it keeps no other trace than the number at connect: where that
  * has ended, the host's own, since the number may be another's. 0 or -errno.
  */
-static int get_view(struct agent *agent, int sock, int pid, struct agent_view **ret)
+static int get_view(struct agent *agent, int sock, const struct ucred *peer,
+		    struct agent_view **ret)
 {
-	int pidfd = peer_process_open(sock, pid), r = views_get(agent, pid, ret);
+	int pidfd = peer_process_open(sock, peer->pid);
+	int r = views_get(agent, peer->pid, peer->uid, ret);
 
 	if (peer_process_ended(pidfd)) {
 		if (!r)
 			views_put(agent, *ret);
-		r = views_get(agent, 0, ret);
+		r = views_get(agent, 0, peer->uid, ret);
 	}
 	if (pidfd >= 0)
 		close(pidfd);
@@ -192,7 +193,7 @@ static void follow(struct watcher *watcher)
 	struct agent *agent = watcher->watch->agent;
 	struct agent_view *view;
 
-	if (get_view(agent, watcher->sock, watcher->pid, &view))
+	if (get_view(agent, watcher->sock, &watcher->peer, &view))
 		return;
 	views_put(agent, watcher->view);
 	watcher->view = view;
@@ -209,7 +210,7 @@ void pressure_watch_follow(struct agent *agent)
 
 		unlink_from(watcher);
 		link_first(watcher);
-		if (!views_has(agent, watcher->view, watcher->pid))
+		if (!views_has(agent, watcher->view, watcher->peer.pid))
 			follow(watcher);
 	}
 }
@@ -222,7 +223,7 @@ static bool has_room(const struct pressure_watch *watch, uid_t uid)
 	unsigned n = 0;
 
 	for (const struct watcher *w = watch->watchers.next; w != &watch->watchers; w = w->next)
-		n += w->uid == uid;
+		n += w->peer.uid == uid;
 	return watch->n_watchers < WATCHERS_MAX && n < WATCHERS_PER_UID_MAX;
 }
 
@@ -243,7 +244,7 @@ static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level leve
 	watcher = calloc(1, sizeof(*watcher));
 	if (!watcher)
 		return -ENOMEM;
-	r = get_view(agent, sock, cred.pid, &watcher->view);
+	r = get_view(agent, sock, &cred, &watcher->view);
 	if (r)
 		goto fail;
 	r = sd_event_add_io(agent->event, &watcher->io, sock, EPOLLIN, on_watcher, watcher);
@@ -255,8 +256,7 @@ static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level leve
 	sd_event_source_set_ratelimit(watcher->io, 1000000, WRITES_PER_S);
 	watcher->watch = watch;
 	watcher->sock = sock;
-	watcher->uid = cred.uid;
-	watcher->pid = cred.pid;
+	watcher->peer = cred;
 	watcher->level = level;
 	watcher->kept = kept;
 	link_first(watcher);

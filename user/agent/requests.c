@@ -5,9 +5,9 @@
  * serve.c makes for all who are there to ask.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/clients.h"
@@ -46,13 +46,13 @@ static int need_view(struct client *client)
 
 	if (client->view)
 		return 0;
-	r = views_get(agent, pid, &client->view);
+	r = views_get(agent, pid, client->uid, &client->view);
 	/* Asked afterwards: until it had ended nobody else could have its number. */
 	if (peer_process_ended(client->pidfd)) {
 		if (!r)
 			views_put(agent, client->view);
 		pid = 0;
-		r = views_get(agent, pid, &client->view);
+		r = views_get(agent, pid, client->uid, &client->view);
 	}
 	if (r) {
 		client->view = NULL;
@@ -98,16 +98,17 @@ static int do_view_of(struct client *client, const struct proto_view_of *request
 {
 	struct agent *agent = client->server->agent;
 	struct agent_view *view;
+	struct stat process;
 	char path[16];
 	int r = 0;
 
 	snprintf(path, sizeof(path), "%d", request->pid);
 	if (client->uid)
 		r = -EPERM;
-	else if (request->pid <= 0 || faccessat(agent->procfs_fd, path, F_OK, 0))
+	else if (request->pid <= 0 || fstatat(agent->procfs_fd, path, &process, 0))
 		r = -ESRCH;
 	if (!r)
-		r = views_get(agent, request->pid, &view);
+		r = views_get(agent, request->pid, process.st_uid, &view);
 	if (r)
 		return reply_status(client, &request->header, r);
 	if (client->other)

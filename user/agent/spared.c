@@ -45,8 +45,10 @@ static void take_off(struct agent *agent, struct agent_view *av, struct stall_ti
 	}
 	av->taken.some_us += time.some_us;
 	av->taken.full_us += time.full_us;
-	spared->taken.some_us += time.some_us;
-	spared->taken.full_us += time.full_us;
+	if (!av->is_twin) {
+		spared->taken.some_us += time.some_us;
+		spared->taken.full_us += time.full_us;
+	}
 	av->taken_ns = spared->taken_ns = now_ns;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The views: one page for each cgroup that engines attach from. A page is a memfd sealed so that
- * nobody who is handed it can write, shrink or grow it; only the mapping made here can.
+ * The views: one page for each cgroup and user that engines attach from. A page is a memfd sealed
+ * so that nobody who is handed it can write, shrink or grow it; only the mapping made here can.
  */
 #include "agent/views.h"
 
@@ -84,6 +84,15 @@ void views_watch_events(struct agent *agent, struct agent_view *av)
 		close(dir_fd);
 }
 
+static struct agent_view *find(const struct agent *agent, const char *key)
+{
+	struct agent_view *av = agent->views;
+
+	while (av && strcmp(av->key, key))
+		av = av->next;
+	return av;
+}
+
 /* pid -1: no cgroup at all. */
 static int view_new(struct agent *agent, int pid, const char *key, struct agent_view **ret)
 {
@@ -161,7 +170,7 @@ bool views_has(const struct agent *agent, const struct agent_view *view, int pid
 	return !key[0] || !strcmp(key, view->key);
 }
 
-int views_get(struct agent *agent, int pid, struct agent_view **ret)
+int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret)
 {
 	char key[VIEW_KEY_BYTES];
 	struct agent_view *av;
@@ -169,10 +178,10 @@ int views_get(struct agent *agent, int pid, struct agent_view **ret)
 
 	make_key(agent, pid, key);
 	for (av = agent->views; av; av = av->next)
-		if (!strcmp(av->key, key))
+		if (av->uid == uid && !strcmp(av->key, key))
 			break;
 	if (!av) {
-		r = view_new(agent, pid, key, &av);
+		r = view_new(agent, key[0] ? pid : -1, key, &av);
 		if (r)
 			return r;
 		/* It looked its group up by itself: that must be the one of the key. */
@@ -180,6 +189,8 @@ int views_get(struct agent *agent, int pid, struct agent_view **ret)
 			view_free(av);
 			return -EAGAIN;
 		}
+		av->uid = uid;
+		av->is_twin = find(agent, key);
 		dies_give(agent, av);
 		av->next = agent->views->next;
 		agent->views->next = av;
@@ -192,7 +203,7 @@ int views_get(struct agent *agent, int pid, struct agent_view **ret)
 
 void views_put(struct agent *agent, struct agent_view *view)
 {
-	struct agent_view **at = &agent->views;
+	struct agent_view **at = &agent->views, *twin;
 
 	if (--view->n_users || view == agent->views)
 		return;
@@ -201,6 +212,9 @@ void views_put(struct agent *agent, struct agent_view *view)
 	*at = view->next;
 	if (agent->turn == view)
 		agent->turn = NULL;
+	twin = view->is_twin ? NULL : find(agent, view->key);
+	if (twin)
+		twin->is_twin = false;
 	agent->n_views--;
 	recorder_view_end(agent, view);
 	view_free(view);

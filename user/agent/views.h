@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A view with its sealed page, shared by the engines of one cgroup. */
+/* A view with its sealed page, shared by one user's engines of one cgroup. */
 #ifndef PNMEM_AGENT_VIEWS_H
 #define PNMEM_AGENT_VIEWS_H
 
@@ -33,6 +33,8 @@ struct agent_view {
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
 	struct recorder_view trace;  /* what the flight recorder has of it */
 	char *key;                   /* the cgroup's paths; "" for the host's own */
+	uid_t uid;
+	bool is_twin; /* another one is of the same cgroup, and stands for it where once counts */
 };
 
 #endif
