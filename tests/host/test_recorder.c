@@ -34,9 +34,10 @@
 #include "pn_memwatch.h"
 #include "pn_trace.h"
 
-#define LIMIT_MS 10000
-#define DUMP_MS  10000
-#define MIB      (1ull << 20)
+#define LIMIT_MS   10000
+#define PATH_BYTES 300
+#define DUMP_MS    10000
+#define MIB        (1ull << 20)
 
 static const char *const no_bpf[] = { "--no-bpf", NULL };
 static struct agent_proc agent;
@@ -689,6 +690,23 @@ static void ask(struct asked *asked, int n)
 	assert_true(test_until(agent_has_all, asked, LIMIT_MS));
 }
 
+/* With an agent; it has begun to write, and is stopped. */
+static pid_t stopped_recording(char ret_path[static PATH_BYTES])
+{
+	pid_t pid;
+
+	if (getuid())
+		skip_because("needs root");
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	snprintf(ret_path, PATH_BYTES, "%s/recording", dir.path);
+	pid = start_recording(ret_path);
+	assert_true(test_until(has_looks, ret_path, LIMIT_MS));
+	kill(pid, SIGSTOP);
+	assert_int_equal(pn_memwatch_start(), 0);
+	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	return pid;
+}
+
 /*
  * A recording that is stopped for a while: what the agent could not send it, and what the engine
  * could not send the agent, is told by the file and by what the recording says.
@@ -697,20 +715,12 @@ static void test_recording_behind(void **state)
 {
 	struct asked asked = { 0 };
 	struct content content = { 0 };
-	char path[300], said[80];
+	char path[PATH_BYTES], said[80];
 	uint64_t lost;
 	int status;
 	pid_t pid;
 
-	if (getuid())
-		skip_because("needs root");
-	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
-	snprintf(path, sizeof(path), "%s/recording", dir.path);
-	pid = start_recording(path);
-	assert_true(test_until(has_looks, path, LIMIT_MS));
-	kill(pid, SIGSTOP);
-	assert_int_equal(pn_memwatch_start(), 0);
-	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	pid = stopped_recording(path);
 	for (int i = 0; i < 3; i++)
 		ask(&asked, 400);
 	ask(&asked, 2000);
@@ -737,19 +747,11 @@ static void test_recording_behind(void **state)
 static void test_recording_catches_up(void **state)
 {
 	struct asked asked = { 0 };
-	char path[300];
+	char path[PATH_BYTES];
 	int status;
 	pid_t pid;
 
-	if (getuid())
-		skip_because("needs root");
-	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
-	snprintf(path, sizeof(path), "%s/recording", dir.path);
-	pid = start_recording(path);
-	assert_true(test_until(has_looks, path, LIMIT_MS));
-	kill(pid, SIGSTOP);
-	assert_int_equal(pn_memwatch_start(), 0);
-	assert_true(test_until(log_is_on, NULL, LIMIT_MS));
+	pid = stopped_recording(path);
 	ask(&asked, 400);
 	ask(&asked, 400);
 	kill(pid, SIGCONT);

@@ -20,6 +20,7 @@
 
 #include "agent/log.h"
 #include "agent/privileges.h"
+#include "agent/send_fd.h"
 #include "core/die_message.h"
 
 /* Its own descriptor; above it nothing of the agent's is left. */
@@ -276,22 +277,6 @@ void launcher_close(struct launcher *launcher)
 	free(launcher);
 }
 
-static int send_request(struct launcher *launcher, const struct request *request, int sock)
-{
-	union descriptor_space control = { 0 };
-	struct iovec iov = { .iov_base = (void *)request, .iov_len = sizeof(*request) };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-
-	control.header.cmsg_level = SOL_SOCKET;
-	control.header.cmsg_type = SCM_RIGHTS;
-	control.header.cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(&control.header), &sock, sizeof(sock));
-	return sendmsg(launcher->sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 int launcher_start(struct launcher *launcher, const char *program, const char *cuda_lib, int sock,
 		   void (*done)(void *arg, pid_t pid), void *arg)
 {
@@ -307,7 +292,7 @@ int launcher_start(struct launcher *launcher, const char *program, const char *c
 		return -ENAMETOOLONG;
 	strcpy(request.program, program);
 	strcpy(request.cuda_lib, cuda_lib ? cuda_lib : "");
-	r = send_request(launcher, &request, sock);
+	r = send_fd(launcher->sock, NULL, 0, &request, sizeof(request), sock);
 	if (r)
 		return r;
 	launcher->asked = true;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/send_fd.h"
 
 /* A message that there was no room for is sent again after this. */
 #define AGAIN_US 100000ull
@@ -44,33 +45,19 @@ static int make_address(const char *name, struct sockaddr_un *ret_addr, socklen_
 int notify_send(const char *message, int fd)
 {
 	const char *name = getenv("NOTIFY_SOCKET");
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)message, .iov_len = strlen(message) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct sockaddr_un addr;
+	socklen_t addr_bytes;
 	int sock, r;
 
 	if (!name)
 		return 0;
-	r = make_address(name, &addr, &msg.msg_namelen);
+	r = make_address(name, &addr, &addr_bytes);
 	if (r)
 		return r;
-	msg.msg_name = &addr;
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = sizeof(control);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	}
 	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (sock < 0)
 		return -errno;
-	r = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+	r = send_fd(sock, &addr, addr_bytes, message, strlen(message), fd);
 	close(sock);
 	return r;
 }

@@ -15,6 +15,7 @@
 #include "agent/log.h"
 #include "agent/peer_process.h"
 #include "agent/reserve.h"
+#include "agent/send_fd.h"
 #include "agent/views.h"
 #include "host/clock.h"
 
@@ -97,22 +98,7 @@ static void client_free(struct client *client)
 
 int client_send(const struct client *client, const void *packet, size_t bytes, int fd)
 {
-	union {
-		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)packet, .iov_len = bytes };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = sizeof(control);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	}
-	return sendmsg(client->sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return send_fd(client->sock, NULL, 0, packet, bytes, fd);
 }
 
 static void wait_for_look(struct client *client, bool forced)
