@@ -58,6 +58,7 @@ struct server {
 	sd_event_source *flush; /* the look that clients want */
 	struct client clients;  /* list head */
 	struct client *waiting, **waiting_end;
+	struct client *handled; /* whose request is being answered: a look meanwhile spares it */
 	bool look_wanted, look_forced;
 	unsigned n_turns; /* of clients since it was wanted */
 	struct budget forced_looks;

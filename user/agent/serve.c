@@ -131,7 +131,9 @@ void client_promise_after_look(struct client *client, const struct proto_reserve
 static void read_request(struct client *client)
 {
 	union proto_request request = { 0 }; /* what a shorter one does not have is 0 */
+	struct server *server = client->server;
 	ssize_t n;
+	int r;
 
 	if (client->waits) {
 		client->paused = true;
@@ -144,11 +146,16 @@ static void read_request(struct client *client)
 	n = recv(client->sock, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n > 0 && !client_handle(client, &request, (size_t)n)) {
-		subscription_request_read(client);
-		return;
+	if (n > 0) {
+		server->handled = client;
+		r = client_handle(client, &request, (size_t)n);
+		server->handled = NULL;
+		if (!r) {
+			subscription_request_read(client);
+			return;
+		}
+		server->dropped++;
 	}
-	client->server->dropped += n > 0;
 	client_free(client);
 }
 
@@ -242,7 +249,8 @@ void server_follow(struct agent *agent)
 
 		client_unlink(client);
 		client_link(client);
-		if (client->view && !client->waits && !views_has(agent, client->view, client->pid))
+		if (client->view && !client->waits && client != server->handled &&
+		    !views_has(agent, client->view, client->pid))
 			client_free(client);
 	}
 }
