@@ -44,10 +44,12 @@ static_engine() {
 }
 man_pages() {
 	command -v man >/dev/null || { echo "# skip: man pages: no man(1)"; return 77; }
-	local page
+	local page said bad=0
 	for page in tools/man/*; do
-		[ -z "$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 "$page" 2>&1 >/dev/null)" ] || return 1
+		said=$(LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 "$page" 2>&1 >/dev/null)
+		[ -z "$said" ] || { echo "$page: $said"; bad=1; }
 	done
+	return $bad
 }
 # systemd's own checker, on the file as installed; without its program it would complain of that.
 unit_file() {
