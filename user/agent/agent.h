@@ -99,7 +99,8 @@ struct agent {
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
 	uint64_t turn_ns;        /* the last look in which some had their turn */
 	uint64_t all_ns;         /* the last look for every view */
-	uint64_t upkeep_ns;      /* the last that did what is done now and then */
+	uint64_t drain_ns;       /* the last that took along records that ask for no look */
+	uint64_t follow_ns;      /* the last that followed those who moved */
 	struct named_groups named;
 	struct host_file vmstat;
 	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it and had it */

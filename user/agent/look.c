@@ -17,8 +17,12 @@
 /* An engine that asks often makes no more looks for all the others than this. */
 #define ALL_GAP_NS 10000000ull
 
-/* What is to be done now and then is done by the looks, whatever causes them: so often at most. */
-#define UPKEEP_GAP_NS 100000000ull
+/*
+ * What is to be done now and then is done by the looks, whatever causes them: so often at most.
+ * Whoever may have moved is looked up in /proc, which the next record would have to wait for.
+ */
+#define DRAIN_GAP_NS  100000000ull
+#define FOLLOW_GAP_NS 1000000000ull
 
 /*
  * Page faults in parallel fill faster than SCHEDULE_FILL_BYTES_PER_S; by how much depends on the
@@ -154,12 +158,11 @@ static void look(struct agent *agent, bool force, bool asked_only)
 {
 	struct hooks_counters counters = { 0 };
 	uint64_t now_ns = clock_now_ns(), some_clock_ns = UINT64_MAX;
-	bool all, resummed, upkeep, moved = false;
+	bool all, resummed, moved = false;
 
 	agent->looks++;
-	upkeep = now_ns - agent->upkeep_ns >= UPKEEP_GAP_NS;
-	if (upkeep) {
-		agent->upkeep_ns = now_ns;
+	if (now_ns - agent->drain_ns >= DRAIN_GAP_NS) {
+		agent->drain_ns = now_ns;
 		wake_drain(agent);
 	}
 	if (agent->hooks_live)
@@ -190,7 +193,8 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	plan_next(agent, now_ns);
 	pressure_watch_look(agent, now_ns);
 	/* At the end: views go with their last clients. */
-	if (upkeep) {
+	if (now_ns - agent->follow_ns >= FOLLOW_GAP_NS) {
+		agent->follow_ns = now_ns;
 		server_follow(agent);
 		pressure_watch_follow(agent);
 	}
