@@ -421,8 +421,9 @@ bool dies_look(struct agent *agent, bool all, uint64_t now_ns)
 	changed = dies->changed;
 	dies->changed = false;
 	/* The host's bytes move at every look: new to those that are published, to no others. */
-	for (struct agent_view *av = agent->views; av; av = av->next)
-		if (changed || (dies->has_integrated && (all || av->asked)))
+	for (struct agent_view *av = changed || dies->has_integrated ? agent->views : NULL; av;
+	     av = av->next)
+		if (changed || all || av->asked)
 			give(dies, av);
 	return changed;
 }
