@@ -149,6 +149,11 @@ void views_close(struct agent *agent);
  * since what engines say of dies is on it. 0 or -errno.
  */
 int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret);
+/*
+ * The same for a process as it was when it connected, pidfd as peer_process_open returned it. Where
+ * it has ended its number may be another's: then the host's own view, and *pid is 0.
+ */
+int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struct agent_view **ret);
 /* Gives it back; the last one frees it. */
 void views_put(struct agent *agent, struct agent_view *view);
 

@@ -174,14 +174,9 @@ void pressure_watch_look(struct agent *agent, uint64_t now_ns)
 static int get_view(struct agent *agent, int sock, const struct ucred *peer,
 		    struct agent_view **ret)
 {
-	int pidfd = peer_process_open(sock, peer->pid);
-	int r = views_get(agent, peer->pid, peer->uid, ret);
+	int pid = peer->pid, pidfd = peer_process_open(sock, pid);
+	int r = views_get_of_peer(agent, pidfd, &pid, peer->uid, ret);
 
-	if (peer_process_ended(pidfd)) {
-		if (!r)
-			views_put(agent, *ret);
-		r = views_get(agent, 0, peer->uid, ret);
-	}
 	if (pidfd >= 0)
 		close(pidfd);
 	return r;

@@ -12,7 +12,6 @@
 
 #include "agent/clients.h"
 #include "agent/dies.h"
-#include "agent/peer_process.h"
 #include "agent/reserve.h"
 #include "agent/trace_serve.h"
 #include "agent/views.h"
@@ -46,14 +45,7 @@ static int need_view(struct client *client)
 
 	if (client->view)
 		return 0;
-	r = views_get(agent, pid, client->uid, &client->view);
-	/* Asked afterwards: until it had ended nobody else could have its number. */
-	if (peer_process_ended(client->pidfd)) {
-		if (!r)
-			views_put(agent, client->view);
-		pid = 0;
-		r = views_get(agent, pid, client->uid, &client->view);
-	}
+	r = views_get_of_peer(agent, client->pidfd, &pid, client->uid, &client->view);
 	if (r) {
 		client->view = NULL;
 		return r;

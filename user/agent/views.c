@@ -15,6 +15,7 @@
 
 #include "agent/agent.h"
 #include "agent/dies.h"
+#include "agent/peer_process.h"
 #include "host/cgroup_files.h"
 #include "host/clock.h"
 
@@ -199,6 +200,19 @@ int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret)
 	av->n_users++;
 	*ret = av;
 	return 0;
+}
+
+int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struct agent_view **ret)
+{
+	int r = views_get(agent, *pid, uid, ret);
+
+	/* Asked afterwards: until it had ended nobody else could have its number. */
+	if (!peer_process_ended(pidfd))
+		return r;
+	if (!r)
+		views_put(agent, *ret);
+	*pid = 0;
+	return views_get(agent, 0, uid, ret);
 }
 
 void views_put(struct agent *agent, struct agent_view *view)
