@@ -128,15 +128,10 @@ static struct seen_view *view_of(struct run *run, uint32_t id, uint32_t *ret_pla
 
 static void change(struct run *run, uint64_t ts_ns, uint32_t place, struct replay_change *what)
 {
-	char number[24] = "a view";
-	const char *name = NULL;
+	char label[TRACE_VIEWS_LABEL];
 
-	if (place != TRACE_VIEW_NONE) {
-		name = trace_views_name(run->views, place);
-		snprintf(number, sizeof(number), "view %u", trace_views_id(run->views, place));
-	}
 	what->ts_ns = u64_sub(ts_ns, run->summary.start_ns);
-	what->view = !place ? "the host" : name ? name : number;
+	what->view = trace_views_label(run->views, place, label);
 	replay_change(run->json, what);
 }
 

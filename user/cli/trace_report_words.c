@@ -31,14 +31,9 @@ char *report_cgroup(char buf[static REPORT_TEXT], const struct story *story, uin
 
 char *report_view(char buf[static REPORT_TEXT], const struct story *story, uint32_t view)
 {
-	const char *name = trace_views_name(story->views, view);
+	char label[TRACE_VIEWS_LABEL];
 
-	if (!view)
-		snprintf(buf, REPORT_TEXT, "the host");
-	else if (name)
-		snprintf(buf, REPORT_TEXT, "%s", name);
-	else
-		snprintf(buf, REPORT_TEXT, "view %u", trace_views_id(story->views, view));
+	snprintf(buf, REPORT_TEXT, "%s", trace_views_label(story->views, view, label));
 	return buf;
 }
 

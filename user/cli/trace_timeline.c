@@ -237,16 +237,6 @@ static const char *cgroup_name(const struct timeline *timeline, uint64_t id, cha
 	return buf;
 }
 
-static const char *view_name(const struct timeline *timeline, uint32_t place, char buf[32])
-{
-	const char *name = trace_views_name(timeline->views, place);
-
-	if (name || !place)
-		return name ? name : "the host";
-	snprintf(buf, 32, "view %u", trace_views_id(timeline->views, place));
-	return buf;
-}
-
 static void note_level(struct timeline *timeline, uint64_t ts_ns, const struct trace_look *look)
 {
 	struct timeline_note *n;
@@ -260,7 +250,7 @@ static void note_level(struct timeline *timeline, uint64_t ts_ns, const struct t
 	n = note(timeline, LANE_COUNT, ts_ns);
 	if (n)
 		snprintf(n->text, sizeof(n->text), "%.60s: %s to %s (%s)",
-			 view_name(timeline, look->view, name),
+			 trace_views_label(timeline->views, look->view, name),
 			 pn_mem_level_name((pn_mem_level)(before - 1)),
 			 pn_mem_level_name((pn_mem_level)look->level),
 			 format_reasons(reasons, sizeof(reasons), look->reasons));
@@ -427,7 +417,7 @@ static void add_mark(struct timeline *timeline, const struct trace_record *recor
 	n = note(timeline, LANE_MARK, record->ts_ns);
 	view = trace_views_place(timeline->views, mark.value);
 	if (mark.of == TRACE_MARK_VIEW_END && view != TRACE_VIEW_NONE)
-		of_what = view_name(timeline, view, name);
+		of_what = trace_views_label(timeline->views, view, name);
 	if (n)
 		snprintf(n->text, sizeof(n->text), "%s %s", words_mark(mark.of),
 			 trace_printable(what, sizeof(what), of_what));

@@ -135,7 +135,7 @@ static uint32_t new_pid(struct tracks *tracks)
 /* The kernel's root cgroup is what no name says; a name may come later than the number. */
 static void name_group(struct tracks *tracks, struct group *group, const char *path)
 {
-	char text[64];
+	char text[64], label[TRACE_VIEWS_LABEL];
 
 	if (path) {
 		group->path_hash = hash_of(path);
@@ -143,8 +143,8 @@ static void name_group(struct tracks *tracks, struct group *group, const char *p
 		return;
 	}
 	if (group->of == TRACE_NAME_VIEW)
-		snprintf(text, sizeof(text), "view %u",
-			 trace_views_id(tracks->views, (uint32_t)group->id));
+		snprintf(text, sizeof(text), "%s",
+			 trace_views_label(tracks->views, (uint32_t)group->id, label));
 	else
 		snprintf(text, sizeof(text), "cgroup %llu", (unsigned long long)group->id);
 	write_name(tracks, "process_name", group->pid, group->pid, text);

@@ -275,6 +275,21 @@ const char *trace_views_name(const struct trace_views *views, uint32_t place)
 	return name ? name->text : NULL;
 }
 
+const char *trace_views_label(const struct trace_views *views, uint32_t place,
+			      char buf[static TRACE_VIEWS_LABEL])
+{
+	const char *name;
+
+	if (!place)
+		return "the host";
+	if (place == TRACE_VIEW_NONE)
+		return "a view";
+	name = trace_views_name(views, place);
+	if (!name)
+		snprintf(buf, TRACE_VIEWS_LABEL, "view %u", trace_views_id(views, place));
+	return name ? name : buf;
+}
+
 bool trace_views_ended(const struct trace_views *views, uint32_t place)
 {
 	return views->place[place].ended;

@@ -36,6 +36,13 @@ uint32_t trace_views_id(const struct trace_views *views, uint32_t place);
 const char *trace_views_name(const struct trace_views *views, uint32_t place);
 bool trace_views_ended(const struct trace_views *views, uint32_t place);
 
+/* What to call it: its path, "view N" where that is not known; "the host", "a view" without a
+ * place.
+ */
+#define TRACE_VIEWS_LABEL 24
+const char *trace_views_label(const struct trace_views *views, uint32_t place,
+			      char buf[static TRACE_VIEWS_LABEL]);
+
 /* The first place of the same path: one cgroup has a view after the other as engines come and go.
  */
 uint32_t trace_views_first(const struct trace_views *views, uint32_t place);
