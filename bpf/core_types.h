@@ -37,13 +37,28 @@ typedef struct {
 	__s64 counter;
 } atomic_long_t;
 
+/* In pages. On cgroup v1 high is never set. */
+struct page_counter {
+	atomic_long_t usage;
+	unsigned long max;
+	unsigned long high;
+	struct page_counter *parent;
+};
+
 struct mem_cgroup {
 	struct cgroup_subsys_state css;
+	struct page_counter memory;
 	atomic_long_t memory_events_local[PN_MEMCG_COUNT];
 	struct cgroup_file events_local_file;
 };
 
+/* Only the name counts: CO-RE takes the value from the running kernel. */
+enum cgroup_subsys_id {
+	memory_cgrp_id = 4,
+};
+
 struct css_set {
+	struct cgroup_subsys_state *subsys[1]; /* by enum cgroup_subsys_id; as many as there are */
 	struct cgroup *dfl_cgrp;
 };
 

@@ -14,7 +14,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL"; /* of the linked object */
 
-#define QUIET_NS 100000000ll /* no stall for this long: the next one is a first */
+#define QUIET_NS   100000000ll /* no stall for this long: the next one is a first */
+#define LEVELS_MAX 33          /* the agent reads as many (CGROUP_MAX_GROUPS) */
 
 /* Why a task is in the table; it is stalled while any of these lasts. */
 enum reason {
@@ -34,6 +35,8 @@ struct stall {
 /*
  * Tasks stalled at one moment, by thread id. 8192 because a machine with more of them is beyond
  * help and loses only counts; preallocated (no allocator under a run-queue lock), about 0.7 MiB.
+ * Tasks whose group is at its own limit have a table of their own with half as many places: a
+ * group that stalls in thousands of threads cannot keep the stalls of others from being counted.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -41,6 +44,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct stall);
 } stalled SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct stall);
+} spared SEC(".maps");
 
 /* False where PSI is off at boot: the kernel then calls the hooks without setting in_memstall. */
 const volatile bool psi_on = true;
@@ -50,14 +60,13 @@ const volatile __u64 lost_ns = 2000000000;
 
 __u64 stall_wake_gap_ns = 1000000; /* set by the agent */
 
-__s64 stalled_now;
-/* The time in which at least one task was stalled: what PSI calls some, were there one CPU. */
-__u64 some_ns;
-__u64 some_since_ns;    /* begin of what is not in some_ns yet, while stalled_now is above 0 */
-__u64 stalled_reset_ns; /* tasks stalled since before this are not in stalled_now */
-__u64 last_stall_ns;    /* newest begin or end */
-__u64 last_suffer_ns;   /* the same without kernel threads: the quiet clock */
-__u64 last_wake_ns;     /* newest stall record that woke the agent */
+/* The time in which any task was stalled: what PSI calls some, were there one CPU. */
+struct pn_stall_clock any_clock;
+/* The time in which a task was stalled whose group was not at its own limit. */
+struct pn_stall_clock others_clock;
+__u64 last_stall_ns;  /* newest begin or end */
+__u64 last_suffer_ns; /* the same without kernel threads: the quiet clock */
+__u64 last_wake_ns;   /* newest stall record that woke the agent */
 
 /*
  * The count of stalled tasks and the clock that runs while it is not 0. Without a lock (programs
@@ -65,39 +74,122 @@ __u64 last_wake_ns;     /* newest stall record that woke the agent */
  * where one task begins and another ends within the same few nanoseconds, the time since the clock
  * was started can be lost or counted twice.
  */
-static __always_inline void some_begin(__u64 now_ns)
+static __always_inline void clock_begin(struct pn_stall_clock *clock, __u64 now_ns)
 {
-	if (stalled_now <= 0)
-		some_since_ns = now_ns;
-	counter_add(&stalled_now, 1);
+	if (clock->stalled_now <= 0)
+		clock->since_ns = now_ns;
+	clock->last_ns = now_ns;
+	counter_add(&clock->stalled_now, 1);
 }
 
-static __always_inline void some_end(__u64 start_ns, __u64 now_ns)
+static __always_inline void clock_end(struct pn_stall_clock *clock, __u64 start_ns, __u64 now_ns)
 {
-	if (start_ns < stalled_reset_ns)
+	if (start_ns < clock->reset_ns)
 		return;
-	counter_add(&stalled_now, -1);
-	if (stalled_now <= 0 && (__s64)(now_ns - some_since_ns) > 0) {
-		counter_add(&some_ns, now_ns - some_since_ns);
-		some_since_ns = now_ns;
+	clock->last_ns = now_ns;
+	counter_add(&clock->stalled_now, -1);
+	if (clock->stalled_now <= 0 && (__s64)(now_ns - clock->since_ns) > 0) {
+		counter_add(&clock->ns, now_ns - clock->since_ns);
+		clock->since_ns = now_ns;
 	}
 }
 
 /* A probe that the kernel skipped must not keep the clock running for ever. */
-static __always_inline void some_heal(__u64 now_ns)
+static __always_inline void clock_heal(struct pn_stall_clock *clock, __u64 clock_lost_ns,
+				       __u64 now_ns)
 {
-	if (stalled_now <= 0 || (__s64)(now_ns - last_stall_ns) < (__s64)lost_ns)
+	if (clock->stalled_now <= 0 || (__s64)(now_ns - clock->last_ns) < (__s64)clock_lost_ns)
 		return;
-	counter_add(&some_ns, last_stall_ns + lost_ns - some_since_ns);
-	stalled_reset_ns = now_ns;
-	stalled_now = 0;
+	counter_add(&clock->ns, clock->last_ns + clock_lost_ns - clock->since_ns);
+	clock->reset_ns = now_ns;
+	clock->stalled_now = 0;
+}
+
+static __always_inline void clocks_begin(bool is_spared, __u64 now_ns)
+{
+	clock_begin(&any_clock, now_ns);
+	if (!is_spared)
+		clock_begin(&others_clock, now_ns);
+}
+
+/* A task that begins anew is counted again by the clock that had given it up. */
+static __always_inline void clocks_begin_again(bool is_spared, __u64 start_ns, __u64 now_ns)
+{
+	if (start_ns < any_clock.reset_ns)
+		clock_begin(&any_clock, now_ns);
+	if (!is_spared && start_ns < others_clock.reset_ns)
+		clock_begin(&others_clock, now_ns);
+}
+
+static __always_inline void clocks_end(bool is_spared, __u64 start_ns, __u64 now_ns)
+{
+	clock_end(&any_clock, start_ns, now_ns);
+	if (!is_spared)
+		clock_end(&others_clock, start_ns, now_ns);
+}
+
+/*
+ * The others' clock decides what the agent takes off the host's PSI. It waits longer before it
+ * gives a task up: a real stall that the programs forget would be hidden, a forgotten task only
+ * makes the clock run too long.
+ */
+static __always_inline void clocks_heal(__u64 now_ns)
+{
+	clock_heal(&any_clock, lost_ns, now_ns);
+	clock_heal(&others_clock, lost_ns * PN_STALL_OTHERS_LOST, now_ns);
+}
+
+/*
+ * Is the task's memory group, or an ancestor of it, within an eighth of its own limit? Reclaim
+ * overshoots and a task may wait for pages that the limit has evicted before, so the group's usage
+ * can lie below the limit while its tasks stall. The same on cgroup v1 and v2.
+ */
+static __always_inline bool is_at_limit(const struct task_struct *task)
+{
+	const struct page_counter *counter;
+	const struct mem_cgroup *memcg;
+	const struct css_set *set;
+
+	if (!bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id))
+		return false;
+	set = BPF_CORE_READ(task, cgroups);
+	if (bpf_probe_read_kernel(&memcg, sizeof(memcg),
+				  (const void *)set +
+					  bpf_core_field_offset(struct css_set, subsys) +
+					  sizeof(memcg) * bpf_core_enum_value(enum cgroup_subsys_id,
+									      memory_cgrp_id)) ||
+	    !memcg)
+		return false;
+	/* The css is the group's first member. */
+	counter = (const void *)memcg + bpf_core_field_offset(struct mem_cgroup, memory);
+#pragma clang loop unroll(disable)
+	for (int level = 0; counter && level < LEVELS_MAX; level++) {
+		__u64 max = BPF_CORE_READ(counter, max), high = BPF_CORE_READ(counter, high);
+		__u64 limit = high < max ? high : max;
+
+		if ((__u64)BPF_CORE_READ(counter, usage.counter) >= limit - limit / 8)
+			return true;
+		counter = BPF_CORE_READ(counter, parent);
+	}
+	return false;
+}
+
+static __always_inline struct stall *stall_find(__u32 tid, bool *ret_is_spared)
+{
+	struct stall *stall = bpf_map_lookup_elem(&stalled, &tid);
+
+	*ret_is_spared = false;
+	if (stall)
+		return stall;
+	*ret_is_spared = true;
+	return bpf_map_lookup_elem(&spared, &tid);
 }
 
 static __always_inline void stall_record(const struct task_struct *task, __u64 now_ns,
 					 __u64 duration_ns, bool begins)
 {
 	bool kthread = BPF_CORE_READ(task, flags) & PF_KTHREAD;
-	bool first = false, last = !begins && stalled_now <= 0;
+	bool first = false, last = !begins && any_clock.stalled_now <= 0;
 	struct pn_event_cpu *cpu = cpu_state();
 	struct pn_event *event;
 	enum pn_event_slot slot;
@@ -138,19 +230,20 @@ static __always_inline void stall_record(const struct task_struct *task, __u64 n
 static __always_inline void stall_begin(const struct task_struct *task, __u32 reason)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
-	struct stall *stall = bpf_map_lookup_elem(&stalled, &tid);
+	bool is_spared;
+	struct stall *stall = stall_find(tid, &is_spared);
 	struct stall fresh = { .reasons = reason };
 	struct pn_event_cpu *cpu;
 	__u64 now_ns;
+	long err;
 
 	if (stall) {
 		now_ns = bpf_ktime_get_ns();
 		if (!(stall->reasons & reason)) {
 			stall->reasons |= reason;
 		} else if (psi_on || now_ns - stall->start_ns > lost_ns) {
-			/* Its end was missed: begin anew, counted again if it had been given up. */
-			if (stall->start_ns < stalled_reset_ns)
-				some_begin(now_ns);
+			/* Its end was missed. */
+			clocks_begin_again(is_spared, stall->start_ns, now_ns);
 			stall->start_ns = now_ns;
 			stall->depth = 0;
 		} else {
@@ -158,11 +251,16 @@ static __always_inline void stall_begin(const struct task_struct *task, __u32 re
 		}
 		return;
 	}
-	some_heal(bpf_ktime_get_ns());
+	clocks_heal(bpf_ktime_get_ns());
 	stall_record(task, bpf_ktime_get_ns(), 0, true);
+	is_spared = is_at_limit(task);
 	fresh.start_ns = bpf_ktime_get_ns(); /* again, to leave out what the record took */
-	if (!bpf_map_update_elem(&stalled, &tid, &fresh, BPF_NOEXIST)) {
-		some_begin(fresh.start_ns);
+	if (is_spared)
+		err = bpf_map_update_elem(&spared, &tid, &fresh, BPF_NOEXIST);
+	else
+		err = bpf_map_update_elem(&stalled, &tid, &fresh, BPF_NOEXIST);
+	if (!err) {
+		clocks_begin(is_spared, fresh.start_ns);
 		return;
 	}
 	cpu = cpu_state();
@@ -174,7 +272,9 @@ static __always_inline void stall_end(const struct task_struct *task, __u32 reas
 {
 	__u64 now_ns = bpf_ktime_get_ns(), start_ns;
 	__u32 tid = BPF_CORE_READ(task, pid);
-	struct stall *stall = bpf_map_lookup_elem(&stalled, &tid);
+	bool is_spared;
+	struct stall *stall = stall_find(tid, &is_spared);
+	long err;
 
 	if (!stall || !(stall->reasons & reason))
 		return; /* it began before these programs were attached */
@@ -186,9 +286,13 @@ static __always_inline void stall_end(const struct task_struct *task, __u32 reas
 	if (stall->reasons)
 		return;
 	start_ns = stall->start_ns;
-	if (bpf_map_delete_elem(&stalled, &tid))
+	if (is_spared)
+		err = bpf_map_delete_elem(&spared, &tid);
+	else
+		err = bpf_map_delete_elem(&stalled, &tid);
+	if (err)
 		return;
-	some_end(start_ns, now_ns);
+	clocks_end(is_spared, start_ns, now_ns);
 	stall_record(task, now_ns, now_ns - start_ns, false);
 }
 

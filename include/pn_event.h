@@ -77,6 +77,22 @@ struct pn_event_cpu {
 	unsigned long long slot_ns[PN_EVENT_SLOT_COUNT]; /* time of the newest record */
 };
 
+/*
+ * A clock that runs while at least one of its tasks is stalled. It never counts a moment twice,
+ * however many tasks stall in it. The programs write it and the agent reads it.
+ */
+struct pn_stall_clock {
+	long long stalled_now; /* tasks */
+	unsigned long long ns; /* the time in which it ran, since load */
+	unsigned long long
+		since_ns; /* begin of what is not in ns yet, while stalled_now is above 0 */
+	unsigned long long last_ns;  /* newest begin or end */
+	unsigned long long reset_ns; /* tasks stalled since before this are not in stalled_now */
+};
+
+/* The others' clock gives a task up after this many times as long as the clock of all. */
+#define PN_STALL_OTHERS_LOST 15
+
 _Static_assert(sizeof(struct pn_event) == 64, "record layout");
 _Static_assert(sizeof(struct pn_event_cpu) == 80, "counter layout");
 

@@ -526,19 +526,20 @@ static bool has_stalls(void *arg)
 {
 	const struct answer *before = arg;
 
-	return engine_ask(&engines[1], 'r').ext.live_psi_full_avg10 >
+	return engine_ask(&engines[0], 'r').ext.live_psi_full_avg10 >
 	       before->ext.live_psi_full_avg10 + 1;
 }
 
 /*
- * Memory on v1, and an engine that has a limit there and is in v2's root: what that group's
- * memory.pressure says is the whole host's, and stays everybody's.
+ * Memory on v1, and an engine that has a limit there and is in v2's root: its pressure file is the
+ * whole host's, so the agent cannot tell its own stalls from others' and shows it all of them. An
+ * engine without a limit is shown none of them.
  */
 static void test_limit_without_pressure(void **state)
 {
 	const struct group *a = make_group(NULL, "a"), *b = make_group(NULL, "b");
 	struct group limit = *a;
-	struct answer before;
+	struct answer before, other_before, other;
 	pid_t launcher;
 
 	if (!a->v2[0])
@@ -548,10 +549,14 @@ static void test_limit_without_pressure(void **state)
 	start_agent();
 	engine_start(&engines[0], &limit, false);
 	engine_start(&engines[1], b, false);
-	before = engine_ask(&engines[1], 'p');
+	before = engine_ask(&engines[0], 'p');
+	other_before = engine_ask(&engines[1], 'p');
 	launcher = start_stalls(&limit);
 	assert_true(test_until(has_stalls, &before, LIMIT_MS));
+	other = engine_ask(&engines[1], 'r');
 	pressure_stop(launcher);
+	assert_true(other.state.level <= other_before.state.level);
+	assert_true(other.ext.live_psi_full_avg10 <= other_before.ext.live_psi_full_avg10);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 
 #include "agent/hooks.h"
 #include "core/level.h"
+#include "core/spared.h"
 #include "host/host_file.h"
 #include "host/source.h"
 
@@ -33,26 +34,13 @@ struct named_groups {
 	bool too_many; /* the others could not be kept: it may be any */
 };
 
-/* total= of the two lines of a pressure file, or a part of it. */
-struct stall_time {
-	uint64_t some_us;
-	uint64_t full_us;
-};
-
-/* What may be left out beside what was taken off; and that, as of the last time. */
-struct spared_credit {
-	uint64_t us;
-	uint64_t seen_us;
-};
-
-/* spared.c: the host's PSI without what limited groups stalled by themselves. */
+/* spared.c: the host's PSI without what groups at their own limits stalled by themselves. */
 struct spared {
-	struct stall_time taken; /* off the host's total */
-	struct spared_credit some_credit, full_credit;
-	uint64_t taken_ns;       /* the last time that anything was, 0 never */
-	struct stall_time total; /* what is left of it; never goes back */
-	struct psi_live live;    /* of that */
-	bool active;             /* in this look */
+	struct spared_psi psi;
+	struct psi_live live; /* of psi.total */
+	uint64_t taken_ns;    /* the last time that anything was taken off, 0 never */
+	uint64_t begin_ns;    /* since when that has been happening */
+	bool active;          /* in this look */
 	struct host_source others;
 	struct host_source own; /* for the view that is being published */
 };
@@ -170,12 +158,8 @@ void views_name(struct agent *agent, uint64_t cgroup_id);
  * After the host's source. */
 void views_read(struct agent *agent, bool all, uint64_t now_ns);
 
-/*
- * spared.c: told after a view's group was read, and once in each look after that; all: whichever
- * group may have stalled was read.
- */
-void spared_take(struct agent *agent, struct agent_view *av, uint64_t now_ns);
-void spared_look(struct agent *agent, bool all, uint64_t now_ns);
+/* spared.c: once in each look, after the host's source and the groups were read. */
+void spared_look(struct agent *agent, uint64_t now_ns);
 /* The host as it concerns this view; valid until the next call. */
 const struct host_source *spared_source(struct agent *agent, struct agent_view *av,
 					uint64_t now_ns);

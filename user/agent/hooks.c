@@ -565,18 +565,32 @@ void hooks_refresh_misses(struct hooks *hooks)
 			hooks->misses += program_misses(hooks->program_fd[i]);
 }
 
-/* The clock of stall.bpf.c, with what has run since it was last brought forward. */
-static uint64_t some_clock_ns(const struct pnmem_bpf__bss *bss, const struct hooks_counters *at)
+/* A clock of stall.bpf.c, with what has run since it was last brought forward. */
+static uint64_t stall_clock_ns(const struct pn_stall_clock *clock, uint64_t lost_ns)
 {
-	uint64_t since_ns = __atomic_load_n(&bss->some_since_ns, __ATOMIC_RELAXED);
-	uint64_t some_ns = __atomic_load_n(&bss->some_ns, __ATOMIC_RELAXED);
+	uint64_t since_ns = __atomic_load_n(&clock->since_ns, __ATOMIC_RELAXED);
+	uint64_t last_ns = __atomic_load_n(&clock->last_ns, __ATOMIC_RELAXED);
+	uint64_t ns = __atomic_load_n(&clock->ns, __ATOMIC_RELAXED);
 	uint64_t until_ns = clock_now_ns();
 
-	if (at->stalled_now <= 0)
-		return some_ns;
-	if (until_ns > at->last_stall_ns + STALL_LOST_NS)
-		until_ns = at->last_stall_ns + STALL_LOST_NS;
-	return some_ns + (until_ns > since_ns ? until_ns - since_ns : 0);
+	if (__atomic_load_n(&clock->stalled_now, __ATOMIC_RELAXED) <= 0)
+		return ns;
+	if (until_ns > last_ns + lost_ns)
+		until_ns = last_ns + lost_ns;
+	return ns + (until_ns > since_ns ? until_ns - since_ns : 0);
+}
+
+bool hooks_stall_clocks(const struct hooks *hooks, uint64_t *ret_any_ns, uint64_t *ret_others_ns)
+{
+	const struct pnmem_bpf__bss *bss;
+
+	if (!hooks->image.skel || hooks->stall_mode == PN_MODE_NONE ||
+	    (hooks->stall_mode == PN_MODE_TRACEPOINT && !unit_is_active(hooks, UNIT_SWITCH)))
+		return false;
+	bss = hooks->image.skel->bss;
+	*ret_others_ns = stall_clock_ns(&bss->others_clock, STALL_LOST_NS * PN_STALL_OTHERS_LOST);
+	*ret_any_ns = stall_clock_ns(&bss->any_clock, STALL_LOST_NS);
+	return true;
 }
 
 void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret)
@@ -589,8 +603,8 @@ void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret)
 		return;
 	bss = hooks->image.skel->bss;
 	ret->last_stall_ns = __atomic_load_n(&bss->last_stall_ns, __ATOMIC_RELAXED);
-	ret->stalled_now = __atomic_load_n(&bss->stalled_now, __ATOMIC_RELAXED);
-	ret->some_ns = some_clock_ns(bss, ret);
+	ret->stalled_now = __atomic_load_n(&bss->any_clock.stalled_now, __ATOMIC_RELAXED);
+	ret->some_ns = stall_clock_ns(&bss->any_clock, STALL_LOST_NS);
 	ret->event_drops = hooks->misses;
 	if (bpf_map_lookup_elem(bpf_map__fd(hooks->image.skel->maps.cpus), &key, hooks->cpus))
 		return;

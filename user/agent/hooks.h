@@ -101,6 +101,14 @@ void hooks_set_wake_gap(struct hooks *hooks, uint64_t gap_ns);
 /* The counters, at the cost of one system call; misses are as of the last refresh. */
 void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret);
 
+/*
+ * The time in which any task was stalled, and the time in which a task was stalled whose memory
+ * group, with its ancestors, was not at its own limit. Both are exact with fentry and kprobes. The
+ * tracepoints do not see a stalled task while it is on a CPU outside of reclaim. False, with
+ * nothing written, where no hook sees tasks that wait. No system call.
+ */
+bool hooks_stall_clocks(const struct hooks *hooks, uint64_t *ret_any_ns, uint64_t *ret_others_ns);
+
 /* Asks the kernel for the recursion misses: one system call for each program. */
 void hooks_refresh_misses(struct hooks *hooks);
 

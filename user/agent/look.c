@@ -177,7 +177,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	if (all)
 		agent->all_ns = now_ns;
 	views_read(agent, all, now_ns);
-	spared_look(agent, all, now_ns);
+	spared_look(agent, now_ns);
 	/* What is reserved is in every page, whichever groups are read. */
 	resummed = reserve_look(agent, now_ns);
 	for (struct agent_view *av = agent->views; av; av = av->next)

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Stalls that are not the host's. A group at its own limit (memory.max, memory.high, or an
- * ancestor's) stalls by itself, and the host's PSI counts that like any other: one throttled group
- * on an idle host would raise the level of every engine on it. So, as long as the host's bytes are
- * at OK, the stall time of a watched group with a limit is taken off what the views of the others
- * are given as the host's PSI. Where bytes are short the host's PSI counts for everybody.
+ * Stalls that are not the host's. A group at its own limit stalls by itself, and the kernel counts
+ * that in the host's PSI: one throttled group on an idle host would raise the level of every
+ * engine on it. So, while the host's bytes are at OK, the views of the others are given the host's
+ * PSI as core/spared.h works it out, with the formula and why it is right. Where bytes are short
+ * the host's PSI counts for everybody. This file has the I/O: it reads the clocks of the hooks and
+ * decides which view is given what.
  *
- * What a group that nobody watches stalls is the host's. Of a watched group below another one,
- * both with a limit, the stall would be taken off twice: engines cannot make that so, since in v2
- * no process can be in a group that gives limits to those below it.
+ *   A view without a limit is given the others' stalls.
+ *   A view with a limit and a pressure file of its own is given the others' stalls and its own.
+ *   The host's own view, and one with a limit whose own stalls cannot be told, is given the host's.
+ *
+ * The kernel program that counts a stall decides whether its group is at a limit. So the agent
+ * reads no file of the groups that nobody watches, and no number of them costs it anything. A user
+ * can keep only the stalls of his own tasks from others: those of tasks in the group that he
+ * limits. Without the hooks, or with hooks that do not see tasks wait, nothing is taken off.
  */
 #include "agent/agent.h"
 #include "agent/views.h"
 #include "core/u64.h"
+#include "host/clock.h"
 
 /* As long as avg10 remembers: by then 100 % have decayed to 0.01 %. */
 #define REMEMBERED_NS 93000000000ull
-/* No more than a tenth of what avg10 looks back on. */
-#define CREDIT_MAX_US 1000000
 
 static bool is_recent(uint64_t taken_ns, uint64_t now_ns)
 {
@@ -34,43 +39,18 @@ static bool host_bytes_ok(const struct agent *agent)
 	       level_from_bytes(host->avail_bytes, reserve_bytes) == PN_MEM_LEVEL_OK;
 }
 
-static void take_off(struct agent *agent, struct agent_view *av, struct stall_time time,
-		     uint64_t now_ns)
+static struct stall_time host_total(const pn_host_sample *sample)
 {
-	struct spared *spared = &agent->spared;
-
-	if (!is_recent(av->taken_ns, now_ns)) {
-		av->live = spared->live;
-		av->taken = (struct stall_time){ 0 };
-	}
-	av->taken.some_us += time.some_us;
-	av->taken.full_us += time.full_us;
-	if (!av->is_twin) {
-		spared->taken.some_us += time.some_us;
-		spared->taken.full_us += time.full_us;
-	}
-	av->taken_ns = spared->taken_ns = now_ns;
+	return (struct stall_time){ sample->psi_some_total_us, sample->psi_full_total_us };
 }
 
-void spared_take(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+static struct stall_time group_total(const pn_host_sample *sample)
 {
-	const pn_host_sample *group = &av->view.sample;
-	struct stall_time time;
-
-	if (group->source_state[PN_SRC_CGROUP_PSI] != PN_SRC_OK)
-		return;
-	time.some_us = u64_sub(group->cgroup_psi_some_total_us, av->total.some_us);
-	time.full_us = u64_sub(group->cgroup_psi_full_total_us, av->total.full_us);
-	av->total.some_us = group->cgroup_psi_some_total_us;
-	av->total.full_us = group->cgroup_psi_full_total_us;
-	/* What it stalled before it was watched has been counted as the host's. */
-	if (av->total_known && time.some_us && group->cgroup_limit_bytes &&
-	    signals_limit_pressure(av->view.group) && host_bytes_ok(agent))
-		take_off(agent, av, time, now_ns);
-	av->total_known = true;
+	return (struct stall_time){ sample->cgroup_psi_some_total_us,
+				    sample->cgroup_psi_full_total_us };
 }
 
-/* Averages that never move: those of the file are not of these totals. */
+/* Folds totals into averages, without those of the file, which are not of these totals. */
 static void fold(struct psi_live *live, struct stall_time total, uint64_t now_ns)
 {
 	struct psi_reading reading = {
@@ -81,81 +61,102 @@ static void fold(struct psi_live *live, struct stall_time total, uint64_t now_ns
 	psi_live_update(live, now_ns, &reading);
 }
 
-/* The source as it would be with this PSI. */
-static void set_psi(struct host_source *source, const struct psi_live *live, uint64_t now_ns)
+/* *ret becomes the host's source with this PSI, which is never more than the host's. */
+static void set_psi(struct host_source *ret, const struct host_source *host,
+		    const struct psi_live *live, uint64_t clock_ns, uint64_t now_ns)
 {
-	pn_host_sample *sample = &source->sample;
+	pn_host_sample *sample = &ret->sample;
 
-	psi_live_at(live, now_ns, 0, &source->live_some_pct, &source->live_full_pct);
-	if (sample->psi_some_avg10 > source->live_some_pct)
-		sample->psi_some_avg10 = source->live_some_pct;
-	if (sample->psi_full_avg10 > source->live_full_pct)
-		sample->psi_full_avg10 = source->live_full_pct;
+	*ret = *host;
+	psi_live_at(live, now_ns, clock_ns, &ret->live_some_pct, &ret->live_full_pct);
+	if (ret->live_some_pct > host->live_some_pct)
+		ret->live_some_pct = host->live_some_pct;
+	if (ret->live_full_pct > host->live_full_pct)
+		ret->live_full_pct = host->live_full_pct;
+	if (sample->psi_some_avg10 > ret->live_some_pct)
+		sample->psi_some_avg10 = ret->live_some_pct;
+	if (sample->psi_full_avg10 > ret->live_full_pct)
+		sample->psi_full_avg10 = ret->live_full_pct;
 }
 
-/*
- * Adds to *total what the host (its total= is host_us) had since that was not taken off. An eighth
- * of what was may go the same way, then or later: kernel threads that reclaim and compact for the
- * group stall as nobody's, and averages over CPUs have different weights.
- */
-static void leave(uint64_t *total_us, uint64_t *taken_us, struct spared_credit *credit,
-		  uint64_t host_us)
+/* A new reading of the pressure file. */
+static void take(struct agent *agent, const struct spared_reading *reading, bool takes,
+		 uint64_t now_ns)
 {
-	/* Groups are read after the host, so that what they had may run ahead of it. */
-	uint64_t left_us = u64_sub(host_us, u64_add(*taken_us, *total_us)), absorbed_us;
-
-	credit->us = u64_min(credit->us + (*taken_us - credit->seen_us) / 8, CREDIT_MAX_US);
-	absorbed_us = u64_min(left_us, credit->us);
-	credit->us -= absorbed_us;
-	*taken_us += absorbed_us;
-	*total_us += left_us - absorbed_us;
-	credit->seen_us = *taken_us;
-}
-
-void spared_look(struct agent *agent, bool all, uint64_t now_ns)
-{
-	const pn_host_sample *host = &agent->source.sample;
 	struct spared *spared = &agent->spared;
+	bool was_recent = is_recent(spared->taken_ns, now_ns);
+
+	if (!takes) {
+		spared_psi_follow(&spared->psi, reading);
+	} else if (spared_psi_update(&spared->psi, reading)) {
+		spared->taken_ns = now_ns;
+		if (!was_recent)
+			spared->begin_ns = now_ns;
+	}
+	fold(&spared->live, spared->psi.total, now_ns);
+	if (!is_recent(spared->taken_ns, now_ns)) {
+		/* The same as the host's, which follows the kernel's averages. */
+		spared->live.some_pct = agent->source.live.some_pct;
+		spared->live.full_pct = agent->source.live.full_pct;
+	}
+}
+
+void spared_look(struct agent *agent, uint64_t now_ns)
+{
+	const struct host_source *source = &agent->source;
+	const pn_host_sample *host = &source->sample;
+	struct spared_reading reading = { .host = host_total(host) };
+	struct spared *spared = &agent->spared;
+	bool takes;
 
 	spared->active = false;
-	if (host->source_state[PN_SRC_PSI] != PN_SRC_OK)
+	if (host->source_state[PN_SRC_PSI] != PN_SRC_OK || !agent->hooks_live ||
+	    !hooks_stall_clocks(agent->hooks, &reading.any_ns, &reading.others_ns))
 		return;
-	if (all && agent->source.psi_was_read) {
-		leave(&spared->total.some_us, &spared->taken.some_us, &spared->some_credit,
-		      host->psi_some_total_us);
-		leave(&spared->total.full_us, &spared->taken.full_us, &spared->full_credit,
-		      host->psi_full_total_us);
-		fold(&spared->live, spared->total, now_ns);
-		if (!is_recent(spared->taken_ns, now_ns)) {
-			/* The same as the host's, which follows the kernel's averages. */
-			spared->live.some_pct = agent->source.live.some_pct;
-			spared->live.full_pct = agent->source.live.full_pct;
-		}
+	reading.skew_ns = clock_now_ns() - now_ns;
+	takes = host_bytes_ok(agent);
+	/* The first reading may be older than this look. */
+	if (source->psi_was_read && host->source_ns[PN_SRC_PSI] == now_ns)
+		take(agent, &reading, takes, now_ns);
+	spared->active = takes && is_recent(spared->taken_ns, now_ns);
+	if (spared->active)
+		set_psi(&spared->others, source, &spared->live,
+			u64_sub(reading.others_ns, spared->psi.last.others_ns), now_ns);
+}
+
+static void own_fold(const struct spared *spared, struct agent_view *av, struct stall_time host,
+		     uint64_t now_ns)
+{
+	struct stall_time group = group_total(&av->view.sample);
+
+	/* What happened before that is in the average that it begins with. */
+	if (av->live.at_ns < spared->begin_ns) {
+		av->live = spared->live;
+		av->own = (struct spared_own){ host, spared->psi.total, group, spared->psi.total };
+		return;
 	}
-	spared->active = is_recent(spared->taken_ns, now_ns) && host_bytes_ok(agent);
-	if (!spared->active)
-		return;
-	spared->others = agent->source;
-	set_psi(&spared->others, &spared->live, now_ns);
+	spared_own_update(&av->own, host, spared->psi.total, group);
+	fold(&av->live, av->own.total, now_ns);
 }
 
 const struct host_source *spared_source(struct agent *agent, struct agent_view *av, uint64_t now_ns)
 {
+	const pn_host_sample *group = &av->view.sample;
 	struct spared *spared = &agent->spared;
-	struct stall_time total = spared->total;
 
-	/* The host's own view has it all. */
-	if (!spared->active || !av->total_known)
+	if (!spared->active || av == agent->views)
 		return &agent->source;
-	if (!is_recent(av->taken_ns, now_ns))
+	if (!group->cgroup_limit_bytes)
 		return &spared->others;
-	/* Its own is not taken off. */
-	if (agent->source.psi_was_read) {
-		total.some_us += av->taken.some_us;
-		total.full_us += av->taken.full_us;
-		fold(&av->live, total, now_ns);
-	}
-	spared->own = agent->source;
-	set_psi(&spared->own, &av->live, now_ns);
+	if (group->source_state[PN_SRC_CGROUP_PSI] != PN_SRC_OK ||
+	    !signals_limit_pressure(av->view.group))
+		return &agent->source;
+	/* Once in a look that read the host and the group. */
+	if (spared->live.at_ns == now_ns && group->source_ns[PN_SRC_CGROUP_PSI] == now_ns &&
+	    av->live.at_ns != now_ns)
+		own_fold(spared, av, host_total(&agent->source.sample), now_ns);
+	if (av->live.at_ns < spared->begin_ns)
+		return &spared->others;
+	set_psi(&spared->own, &agent->source, &av->live, 0, now_ns);
 	return &spared->own;
 }

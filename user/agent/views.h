@@ -25,11 +25,9 @@ struct agent_view {
 	unsigned n_users;            /* clients that have it */
 	uint64_t read_ns;            /* when its group was read last */
 	uint64_t churn_bytes;        /* agent.churn_bytes then */
-	struct stall_time total;     /* of its group's pressure file then */
-	bool total_known;
-	struct stall_time taken; /* spared.c: of its group, off what others are given */
-	uint64_t taken_ns;
-	struct psi_live live;        /* the host's PSI with that */
+	uint64_t stalled_ns;         /* when its group was last found to have stalled */
+	struct spared_own own;       /* spared.c: the others' stalls and its own */
+	struct psi_live live;        /* of own.total */
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
 	struct recorder_view trace;  /* what the flight recorder has of it */
 	char *key;                   /* the cgroup's paths; "" for the host's own */

@@ -17,7 +17,7 @@
 
 #define TURN_VIEWS 16
 #define TURN_NS    30000000000ull
-/* A group that stalled so lately stalls on: its time is taken off the host's at each read of it. */
+/* A group that stalled so lately is taken to stall on: its own pressure changes. */
 #define STALLING_NS 2000000000ull
 
 void views_name(struct agent *agent, uint64_t cgroup_id)
@@ -65,7 +65,7 @@ static bool is_due(const struct agent *agent, const struct agent_view *av, uint6
 		return false;
 	if (av->asked || is_named(&agent->named, av))
 		return true;
-	if (agent->source.psi_was_read && av->taken_ns && now_ns - av->taken_ns < STALLING_NS)
+	if (agent->source.psi_was_read && av->stalled_ns && now_ns - av->stalled_ns < STALLING_NS)
 		return true;
 	if (slack_bytes != UINT64_MAX && agent->churn_known &&
 	    agent->churn_bytes - av->churn_bytes >= slack_bytes / 2)
@@ -80,11 +80,13 @@ static void read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns
 {
 	const uint8_t *state = &av->view.sample.source_state[PN_SRC_CGROUP];
 	bool was_gone = *state == PN_SRC_GONE;
+	uint64_t some_us = av->view.sample.cgroup_psi_some_total_us;
 
 	view_read(&av->view, &agent->source, now_ns);
 	av->read_ns = now_ns;
 	av->churn_bytes = agent->churn_bytes;
-	spared_take(agent, av, now_ns);
+	if (av->view.sample.cgroup_psi_some_total_us != some_us)
+		av->stalled_ns = now_ns;
 	/* Made again: what was open is of the group before. */
 	if (was_gone && *state == PN_SRC_OK)
 		views_watch_events(agent, av);
