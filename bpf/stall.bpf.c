@@ -5,8 +5,7 @@
  *
  *   fentry/fexit, or kprobe/kretprobe, on psi_memstall_enter and _leave: the kernel's own stall
  *   tracepoints: a task that is off the CPU while PSI counts it as stalled, and the reclaim and
- *     compaction that a task does itself. This misses a stalled task's other time on the CPU, and
- *     it counts reclaim that PSI does not (proactive, by memory.reclaim).
+ *     compaction that a task does itself. This misses a stalled task's other time on the CPU.
  *
  * sched_switch runs under a run-queue lock: one bit is tested before anything else is touched.
  */
@@ -354,12 +353,26 @@ int stall_sched_switch(__u64 *ctx)
 	return 0;
 }
 
+/*
+ * The kernel enters a memory stall before it reclaims for a group's limit (5.9 and later). Outside
+ * of one it reclaims because a task wrote to a file of the group (memory.reclaim, a limit that is
+ * set lower). PSI does not count that, and the owner of a group may do it as often as he likes.
+ */
+static __always_inline void reclaim_begin(__u32 reason)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	if (reason != REASON_MEMCG || !psi_on || !bpf_core_field_exists(task->in_memstall) ||
+	    BPF_CORE_READ_BITFIELD_PROBED(task, in_memstall))
+		stall_begin(task, reason);
+}
+
 /* Raw, because that needs neither the kernel's BTF nor a mounted tracefs, and no argument. */
 #define STALL_TRACEPOINTS(name, begin, end, reason)                                                \
 	SEC("?raw_tp/" #begin)                                                                     \
 	int stall_##name##_begin(void *ctx)                                                        \
 	{                                                                                          \
-		stall_begin((void *)bpf_get_current_task(), reason);                               \
+		reclaim_begin(reason);                                                             \
 		return 0;                                                                          \
 	}                                                                                          \
                                                                                                    \
