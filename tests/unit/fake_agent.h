@@ -7,6 +7,7 @@
 #ifndef PNMEM_TESTS_FAKE_AGENT_H
 #define PNMEM_TESTS_FAKE_AGENT_H
 
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -111,7 +112,7 @@ static inline void agent_publish(struct fake_agent *a)
 	a->fresh = false;
 	if (a->beat_offset_ns)
 		a->page->heartbeat_ns = ext.publish_ns + (uint64_t)a->beat_offset_ns;
-	page_wake_all(a->page);
+	page_wake(a->page, page_bump_all(a->page), INT_MAX);
 }
 
 static inline void agent_make_page(struct fake_agent *a)

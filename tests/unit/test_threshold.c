@@ -59,7 +59,7 @@ static void test_words(void **unused)
 	for (int before = 0; before <= PN_MEM_LEVEL_CRITICAL; before++) {
 		for (int now = 0; now <= PN_MEM_LEVEL_CRITICAL; now++) {
 			memset(&page, 0, sizeof(page));
-			page_wake_published(&page, (pn_mem_level)before, (pn_mem_level)now);
+			page_bump(&page, (pn_mem_level)before, (pn_mem_level)now);
 			assert_int_equal(page.publish_word, 1);
 			assert_int_equal(page.level_word, before != now);
 			for (int line = 1; line <= PAGE_THRESHOLDS; line++)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
@@ -43,6 +44,17 @@ struct spared {
 	bool active;          /* in this look */
 	struct host_source others;
 	struct host_source own; /* for the view that is being published */
+};
+
+/* sleepers.c: pages on which more sleep than a look wakes. */
+TAILQ_HEAD(sleeper_queue, agent_view);
+
+struct sleepers {
+	sd_event_source *timer;
+	struct sleeper_queue soon; /* a batch each turn of the loop */
+	struct sleeper_queue
+		greedy;     /* used up their budgets: a batch each SLEEPERS_GREEDY_GAP_NS */
+	uint64_t greedy_ns; /* when one of those was served last */
 };
 
 struct agent_options {
@@ -94,6 +106,7 @@ struct agent {
 	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it and had it */
 	bool churn_known;     /* it had it */
 	struct spared spared;
+	struct sleepers sleepers;
 	struct server *server;
 	struct pressure_watch *pressure_watch; /* NULL: no such socket */
 	struct notify *notify;                 /* NULL: no service manager */
@@ -163,6 +176,19 @@ void spared_look(struct agent *agent, uint64_t now_ns);
 /* The host as it concerns this view; valid until the next call. */
 const struct host_source *spared_source(struct agent *agent, struct agent_view *av,
 					uint64_t now_ns);
+
+/*
+ * sleepers.c: wakes who sleeps on the pages that a look has published, at most SLEEPERS_BATCH on
+ * each. The event loop goes on with the others, a batch at a time, so that a client with millions
+ * of sleepers delays nobody else's. Opening returns 0 or -errno.
+ */
+#define SLEEPERS_BATCH         128
+#define SLEEPERS_GREEDY_GAP_NS 1000000ull
+int sleepers_open(struct agent *agent);
+void sleepers_wake(struct agent *agent);
+/* The view is about to be freed. */
+void sleepers_forget(struct agent_view *av);
+void sleepers_close(struct agent *agent);
 
 /*
  * serve.c: the clients. Opening takes the socket's path (socket.c), so that a second agent ends

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The look: whatever woke the agent, read what is true now, publish it to every view, and work
- * out when to look next if nothing happens.
+ * The look: whatever woke the agent, it reads what is true now, publishes it to every view, then
+ * wakes who sleeps on their pages, and works out when to look next if nothing happens.
  */
 #include <string.h>
 
@@ -187,6 +187,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	for (struct agent_view *av = moved ? agent->views : NULL; av; av = av->next)
 		if (av->view.ext.looks != agent->looks)
 			publish(agent, av, &counters, now_ns);
+	sleepers_wake(agent);
 	server_tell(agent);
 	agent->event_ns = 0;
 	log_sources(agent, NULL);

@@ -221,6 +221,8 @@ static int agent_open(struct agent *agent)
 	if (!r)
 		r = views_open(agent);
 	if (!r)
+		r = sleepers_open(agent);
+	if (!r)
 		r = sd_event_add_time(agent->event, &agent->timer, CLOCK_MONOTONIC, 0, 1, on_timer,
 				      agent);
 	if (r < 0)
@@ -245,6 +247,7 @@ static void agent_close(struct agent *agent)
 	reserve_close(agent);
 	dies_close(agent);
 	wake_close(agent);
+	sleepers_close(agent);
 	views_close(agent);
 	host_source_close(&agent->source);
 	recorder_close(agent);

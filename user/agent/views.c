@@ -231,6 +231,7 @@ void views_put(struct agent *agent, struct agent_view *view)
 		twin->is_twin = false;
 	agent->n_views--;
 	recorder_view_end(agent, view);
+	sleepers_forget(view);
 	view_free(view);
 }
 

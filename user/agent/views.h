@@ -5,6 +5,7 @@
 
 #include "agent/agent.h"
 #include "agent/recorder.h"
+#include "core/budget.h"
 #include "core/psi_live.h"
 #include "host/signals.h"
 #include "host/view.h"
@@ -32,6 +33,9 @@ struct agent_view {
 	struct recorder_view trace;  /* what the flight recorder has of it */
 	char *key;                   /* the cgroup's paths; "" for the host's own */
 	uid_t uid;
+	TAILQ_ENTRY(agent_view) sleepers_link;
+	struct sleeper_queue *sleepers_queue; /* sleepers.c: where it waits to wake more, or NULL */
+	struct budget sleepers_budget;        /* of batches beyond the first of a look */
 	bool is_twin; /* another one is of the same cgroup, and stands for it where once counts */
 };
 

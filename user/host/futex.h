@@ -33,10 +33,21 @@ static inline int futex_wait(const _Atomic uint32_t *word, uint32_t expected, ui
 	return 0;
 }
 
-/* Wakes all sleepers whose mask has a bit of this one. */
+/*
+ * Wakes at most max sleepers whose mask has a bit of this one. Returns how many the kernel woke:
+ * where it is max, more may sleep.
+ */
+static inline int futex_wake_some(const _Atomic uint32_t *word, int max, uint32_t mask)
+{
+	long n = syscall(SYS_futex, word, FUTEX_WAKE_BITSET, max, NULL, NULL, mask);
+
+	return n > 0 ? (int)n : 0;
+}
+
+/* Wakes all of them. */
 static inline void futex_wake(const _Atomic uint32_t *word, uint32_t mask)
 {
-	syscall(SYS_futex, word, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, mask);
+	futex_wake_some(word, INT_MAX, mask);
 }
 
 #define FUTEX_WAKE_ANY FUTEX_BITSET_MATCH_ANY

@@ -2,29 +2,51 @@
 /* Bumping the words and waking. See page_wake.h. */
 #include "host/page_wake.h"
 
+#include <limits.h>
+
 #include "host/futex.h"
 
-static void bump_and_wake(_Atomic uint32_t *word)
+static _Atomic uint32_t *word_of(struct page *page, unsigned bit)
 {
-	atomic_fetch_add_explicit(word, 1, memory_order_release);
-	futex_wake(word, FUTEX_WAKE_ANY);
+	if (bit == PAGE_WAKE_LEVEL)
+		return &page->level_word;
+	if (bit == PAGE_WAKE_PUBLISH)
+		return &page->publish_word;
+	return &page->threshold_word[__builtin_ctz(bit) - 1];
 }
 
-void page_wake_published(struct page *page, pn_mem_level before, pn_mem_level now)
+static unsigned bump(struct page *page, unsigned words)
+{
+	for (unsigned left = words; left; left &= left - 1)
+		atomic_fetch_add_explicit(word_of(page, left & -left), 1, memory_order_release);
+	return words;
+}
+
+unsigned page_bump(struct page *page, pn_mem_level before, pn_mem_level now)
 {
 	pn_mem_level low = before < now ? before : now, high = before < now ? now : before;
+	unsigned words = PAGE_WAKE_PUBLISH;
 
 	if (low != high)
-		bump_and_wake(&page->level_word);
+		words |= PAGE_WAKE_LEVEL;
 	for (pn_mem_level level = low; level < high; level++)
-		bump_and_wake(&page->threshold_word[level]);
-	bump_and_wake(&page->publish_word);
+		words |= PAGE_WAKE_AT(level);
+	return bump(page, words);
 }
 
-void page_wake_all(struct page *page)
+unsigned page_bump_all(struct page *page)
 {
-	bump_and_wake(&page->level_word);
-	for (int i = 0; i < PAGE_THRESHOLDS; i++)
-		bump_and_wake(&page->threshold_word[i]);
-	bump_and_wake(&page->publish_word);
+	return bump(page, PAGE_WAKE_ALL);
+}
+
+unsigned page_wake(struct page *page, unsigned words, int max)
+{
+	for (; words && max > 0; words &= words - 1) {
+		int woken = futex_wake_some(word_of(page, words & -words), max, FUTEX_WAKE_ANY);
+
+		if (woken >= max)
+			break;
+		max -= woken;
+	}
+	return words;
 }

@@ -54,7 +54,13 @@ void view_publish(struct view *view, const struct host_source *source,
 	view->ext.publish_ns = clock_now_ns();
 	page_publish(view->page, &view->state, &view->ext,
 		     first ? page_seq_floor(view->ext.publish_ns) : 0);
-	page_wake_published(view->page, level_before, view->state.level);
+	view->wake_words |= page_bump(view->page, level_before, view->state.level);
+}
+
+bool view_wake(struct view *view, int max)
+{
+	view->wake_words = page_wake(view->page, view->wake_words, max);
+	return view->wake_words;
 }
 
 uint64_t view_group_slack_bytes(const struct view *view, const struct level_config *config)
@@ -79,7 +85,7 @@ uint64_t view_slack_bytes(const struct view *view, const struct level_config *co
 void view_retire(struct view *view)
 {
 	atomic_store_explicit(&view->page->retired, 1, memory_order_release);
-	page_wake_all(view->page);
+	page_wake(view->page, page_bump_all(view->page), VIEW_RETIRE_WAKES);
 }
 
 void view_close(struct view *view)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A view: what engines of one cgroup see. The host source, that group's own files and its dies
- * are merged and published on one snapshot page, and its sleepers woken. The agent has one view
- * for each group that engines attach from; the in-process fallback has one.
+ * A view: what engines of one cgroup see. The publisher merges the host source, that group's own
+ * files and its dies, publishes the result on one snapshot page, and then wakes who sleeps on the
+ * page. The agent has one view for each group that engines attach from; the in-process fallback has
+ * one.
  */
 #ifndef PNMEM_HOST_VIEW_H
 #define PNMEM_HOST_VIEW_H
@@ -23,8 +24,9 @@ struct view {
 	struct die_table dies; /* whoever changes it calls view_dies_changed */
 	int n_dies;
 	struct merge_state carry;
-	pn_mem_state state; /* as last published */
-	pn_mem_ext ext;     /* the owner sets mode and counters before a look */
+	pn_mem_state state;  /* as last published */
+	pn_mem_ext ext;      /* the owner sets mode and counters before a look */
+	unsigned wake_words; /* page_wake.h: the words whose sleepers view_wake has to wake */
 };
 
 /* pid: whose cgroup (0 the caller's, -1 none). The page is initialised. 0 or -errno. */
@@ -37,13 +39,16 @@ void view_dies_changed(struct view *view);
 void view_read(struct view *view, const struct host_source *source, uint64_t now_ns);
 
 /*
- * Merges what was read, publishes, wakes. event_ns is the kernel record or trigger that caused this
- * look (0 none); first is true when this publisher takes over from another one (seq goes on above
- * it).
+ * Merges what was read and publishes it; view_wake then wakes the sleepers. event_ns is the kernel
+ * record or trigger that caused this look (0 none); first is true when this publisher takes over
+ * from another one (seq goes on above it).
  */
 void view_publish(struct view *view, const struct host_source *source,
 		  const struct level_config *config, uint64_t now_ns, uint64_t event_ns,
 		  bool first);
+
+/* Wakes at most max sleepers of the publishes so far. Returns whether more may sleep. */
+bool view_wake(struct view *view, int max);
 
 /* Bytes to the nearest line below, host or group; UINT64_MAX if there is none. */
 uint64_t view_slack_bytes(const struct view *view, const struct level_config *config);
@@ -51,7 +56,11 @@ uint64_t view_slack_bytes(const struct view *view, const struct level_config *co
 /* The same of the group alone. */
 uint64_t view_group_slack_bytes(const struct view *view, const struct level_config *config);
 
-/* Says on the page that it will not be published any more, and wakes. */
+/*
+ * Says on the page that it will not be published any more, and wakes at most VIEW_RETIRE_WAKES
+ * sleepers. A client that leaves more than that asleep sees the end of its connection.
+ */
+#define VIEW_RETIRE_WAKES 4096
 void view_retire(struct view *view);
 
 void view_close(struct view *view);

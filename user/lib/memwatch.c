@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -112,6 +113,7 @@ static void own_look(bool first, uint64_t stall_ns, bool force)
 	view_read(&w.view, &w.source, now_ns);
 	holdings_look(&w.view, w.source.sample.source_ns[PN_SRC_MEMINFO], now_ns);
 	view_publish(&w.view, &w.source, &w.config, now_ns, 0, first);
+	view_wake(&w.view, INT_MAX); /* threads of this process alone */
 }
 
 /* From the agent, or from nothing, to the poll: readers see a fresh look at once. */
