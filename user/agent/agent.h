@@ -19,6 +19,7 @@
 #include "host/source.h"
 
 struct agent_view;
+struct closer;
 struct dies;
 struct notify;
 struct pressure_watch;
@@ -107,6 +108,7 @@ struct agent {
 	bool churn_known;     /* it had it */
 	struct spared spared;
 	struct sleepers sleepers;
+	struct closer *closer; /* NULL in a test that needs none */
 	struct server *server;
 	struct pressure_watch *pressure_watch; /* NULL: no such socket */
 	struct notify *notify;                 /* NULL: no service manager */
@@ -206,6 +208,8 @@ void server_want_look(struct agent *agent);
  */
 void server_follow(struct agent *agent);
 void server_close(struct agent *agent);
+/* The path of the socket, with the symbolic links of its folders resolved. */
+const char *server_path(const struct agent *agent);
 
 /* subscribe.c: tells subscribers of levels that changed in the look that was just published. */
 void server_tell(struct agent *agent);

@@ -3,6 +3,7 @@
 #ifndef PNMEM_AGENT_CLIENTS_H
 #define PNMEM_AGENT_CLIENTS_H
 
+#include "agent/acceptor.h"
 #include "agent/agent.h"
 #include "agent/peers.h"
 #include "agent/socket.h"
@@ -54,7 +55,7 @@ struct client {
 struct server {
 	struct agent *agent;
 	struct served_socket socket;
-	sd_event_source *io;
+	struct acceptor acceptor;
 	sd_event_source *flush; /* the look that clients want */
 	struct client clients;  /* list head */
 	struct client *waiting, **waiting_end;
@@ -94,7 +95,10 @@ bool client_promise(struct client *client);
  */
 int client_handle(struct client *client, const union proto_request *request, size_t packet_bytes);
 
-/* serve.c: takes a connected socket as a client; then it is the server's. 0 or -errno. */
+/*
+ * serve.c: takes a connected socket as a client; then it is the server's. 0 or -errno, and then it
+ * stays the caller's.
+ */
 int server_take_client(struct server *server, int sock);
 
 /* subscribe.c: takes the place of the client's subscription, or ends it. 0 or -EINVAL. */

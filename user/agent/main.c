@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/closer.h"
 #include "agent/dies.h"
 #include "agent/launcher.h"
 #include "agent/log.h"
@@ -212,6 +213,9 @@ static int agent_open(struct agent *agent)
 	r = open_signals(agent);
 	if (r)
 		return r;
+	r = closer_open(agent);
+	if (r)
+		return r;
 	recorder_open(agent);
 	r = dies_open(agent);
 	if (!r)
@@ -242,6 +246,7 @@ static int agent_open(struct agent *agent)
 static void agent_close(struct agent *agent)
 {
 	notify_close(agent);
+	closer_end(agent);
 	pressure_watch_close(agent);
 	server_close(agent);
 	reserve_close(agent);
@@ -251,6 +256,7 @@ static void agent_close(struct agent *agent)
 	views_close(agent);
 	host_source_close(&agent->source);
 	recorder_close(agent);
+	closer_close(agent);
 	sd_event_source_disable_unref(agent->timer);
 	sd_event_unref(agent->event);
 	if (agent->cgroupfs_fd >= 0)

@@ -12,10 +12,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/acceptor.h"
 #include "agent/agent.h"
+#include "agent/closer.h"
 #include "agent/log.h"
 #include "agent/peer_process.h"
+#include "agent/peer_socket.h"
 #include "agent/pressure_store.h"
+#include "agent/socket.h"
 #include "agent/views.h"
 #include "core/pressure_request.h"
 #include "host/clock.h"
@@ -54,8 +58,8 @@ struct watcher {
 struct pressure_watch {
 	struct agent *agent;
 	int sock;
-	sd_event_source *io;
-	struct sockaddr_un addr;
+	struct acceptor acceptor;
+	char path[SOCKET_PATH_BYTES];
 	struct stat bound;       /* the socket file that is ours to remove */
 	struct watcher watchers; /* list head */
 	unsigned n_watchers;
@@ -79,15 +83,28 @@ static void unlink_from(struct watcher *watcher)
 	watcher->prev->next = watcher->next;
 }
 
-static void watcher_free(struct watcher *watcher)
+/* All but its socket. */
+static void watcher_end(struct watcher *watcher)
 {
 	unlink_from(watcher);
-	watcher->watch->n_watchers--;
 	watcher->watch->n_not_kept -= !watcher->kept;
 	sd_event_source_disable_unref(watcher->io);
 	views_put(watcher->watch->agent, watcher->view);
-	close(watcher->sock);
+}
+
+/* Until its descriptor is free it counts. */
+static void watcher_closed(void *arg)
+{
+	struct watcher *watcher = arg;
+
+	watcher->watch->n_watchers--;
 	free(watcher);
+}
+
+static void watcher_free(struct watcher *watcher)
+{
+	watcher_end(watcher);
+	closer_drop(watcher->watch->agent, watcher->sock, watcher_closed, watcher);
 }
 
 /*
@@ -110,15 +127,15 @@ static bool watcher_tell(struct watcher *watcher, uint64_t now_ns)
 	return send(watcher->sock, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-/* What it wants is in the first bytes; the rest is read only to be gone. */
+/* What it wants is in the first bytes; the rest is read and discarded. */
 static int on_watcher(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct watcher *watcher = userdata;
 	char text[1024];
 	size_t room = sizeof(watcher->request) - watcher->request_bytes;
-	ssize_t n = recv(fd, text, sizeof(text), MSG_DONTWAIT);
+	ssize_t n = peer_socket_receive(fd, text, sizeof(text));
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (n > 0) {
 		room = (size_t)n < room ? (size_t)n : room;
@@ -263,29 +280,29 @@ fail:
 	return r;
 }
 
-static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static void on_connected(void *arg, int sock)
 {
-	struct pressure_watch *watch = userdata;
-	int sock = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
+	struct pressure_watch *watch = arg;
+	int r = watcher_new(watch, sock, PRESSURE_LEVEL_DEFAULT, false);
 
-	if (sock < 0)
-		return 0;
-	r = watcher_new(watch, sock, PRESSURE_LEVEL_DEFAULT, false);
-	if (r) {
-		close(sock);
-		if (!watch->full_logged)
-			log_line(LOG_WARNING,
-				 "a watcher of pressure was turned away (%s), %u are attached",
-				 strerror(-r), watch->n_watchers);
-		watch->full_logged = true;
-	}
-	return 0;
+	if (!r)
+		return;
+	closer_drop(watch->agent, sock, NULL, NULL);
+	if (!watch->full_logged)
+		log_line(LOG_WARNING, "a watcher of pressure was turned away (%s), %u are attached",
+			 strerror(-r), watch->n_watchers);
+	watch->full_logged = true;
 }
 
+/* An agent before this one may have accepted it without what an accepted one has now. */
 static void on_kept(void *arg, int sock, pn_mem_level level)
 {
-	if (watcher_new(arg, sock, level, true))
-		close(sock);
+	struct pressure_watch *watch = arg;
+
+	peer_socket_refuse_descriptors(sock);
+	peer_socket_accepted(sock);
+	if (watcher_new(watch, sock, level, true))
+		closer_drop(watch->agent, sock, NULL, NULL);
 }
 
 /* ---- the socket --------------------------------------------------------------------------------
@@ -293,18 +310,16 @@ static void on_kept(void *arg, int sock, pn_mem_level level)
 
 static int bind_socket(struct pressure_watch *watch)
 {
-	const char *path = watch->addr.sun_path;
+	const char *path = watch->path;
 	struct stat st;
 
 	/* Left by an agent that was killed, or that this one replaces: the lock says so. */
 	if (!lstat(path, &st) && (!S_ISSOCK(st.st_mode) || unlink(path)))
 		return S_ISSOCK(st.st_mode) ? -errno : -EEXIST;
-	watch->sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (watch->sock < 0 ||
-	    bind(watch->sock, (struct sockaddr *)&watch->addr, sizeof(watch->addr)) ||
-	    lstat(path, &watch->bound) || chmod(path, 0666) || listen(watch->sock, BACKLOG))
-		return -errno;
-	return 0;
+	watch->sock = socket_bind(SOCK_STREAM, path);
+	if (watch->sock < 0)
+		return watch->sock;
+	return lstat(path, &watch->bound) || listen(watch->sock, BACKLOG) ? -errno : 0;
 }
 
 static int watch_new(struct agent *agent, const char *path)
@@ -312,7 +327,7 @@ static int watch_new(struct agent *agent, const char *path)
 	struct pressure_watch *watch;
 	int r;
 
-	if (strlen(path) + strlen(PRESSURE_WATCH_SUFFIX) >= sizeof(watch->addr.sun_path))
+	if (strlen(path) + strlen(PRESSURE_WATCH_SUFFIX) >= sizeof(watch->path))
 		return -ENAMETOOLONG;
 	watch = calloc(1, sizeof(*watch));
 	if (!watch)
@@ -321,28 +336,32 @@ static int watch_new(struct agent *agent, const char *path)
 	watch->agent = agent;
 	watch->sock = -1;
 	watch->watchers.next = watch->watchers.prev = &watch->watchers;
-	watch->addr.sun_family = AF_UNIX;
-	strcpy(watch->addr.sun_path, path);
-	strcat(watch->addr.sun_path, PRESSURE_WATCH_SUFFIX);
+	strcpy(watch->path, path);
+	strcat(watch->path, PRESSURE_WATCH_SUFFIX);
 	r = bind_socket(watch);
 	if (r)
 		return r;
-	r = sd_event_add_io(agent->event, &watch->io, watch->sock, EPOLLIN, on_connect, watch);
-	if (r < 0)
+	watch->acceptor = (struct acceptor){
+		.agent = agent,
+		.fd = watch->sock,
+		.accepts_a_round = 1,
+		.connected = on_connected,
+		.arg = watch,
+	};
+	r = acceptor_open(&watch->acceptor, 1000000, ACCEPTS_PER_S);
+	if (r)
 		return r;
-	sd_event_source_set_priority(watch->io, SD_EVENT_PRIORITY_IDLE);
-	sd_event_source_set_ratelimit(watch->io, 1000000, ACCEPTS_PER_S);
 	pressure_store_take(on_kept, watch);
 	return 0;
 }
 
 void pressure_watch_open(struct agent *agent)
 {
-	int r = watch_new(agent, agent->options->socket_path);
+	int r = watch_new(agent, server_path(agent));
 
 	if (!r)
 		return;
-	log_line(LOG_WARNING, "no pressure socket at %s%s: %s", agent->options->socket_path,
+	log_line(LOG_WARNING, "no pressure socket at %s%s: %s", server_path(agent),
 		 PRESSURE_WATCH_SUFFIX, strerror(-r));
 	pressure_watch_close(agent);
 }
@@ -352,9 +371,9 @@ static void remove_file(const struct pressure_watch *watch)
 {
 	struct stat st;
 
-	if (watch->bound.st_ino && !lstat(watch->addr.sun_path, &st) &&
-	    st.st_ino == watch->bound.st_ino && st.st_dev == watch->bound.st_dev)
-		unlink(watch->addr.sun_path);
+	if (watch->bound.st_ino && !lstat(watch->path, &st) && st.st_ino == watch->bound.st_ino &&
+	    st.st_dev == watch->bound.st_dev)
+		unlink(watch->path);
 }
 
 void pressure_watch_close(struct agent *agent)
@@ -363,12 +382,22 @@ void pressure_watch_close(struct agent *agent)
 
 	if (!watch)
 		return;
-	while (watch->watchers.next != &watch->watchers)
-		watcher_free(watch->watchers.next);
-	sd_event_source_disable_unref(watch->io);
+	while (watch->watchers.next != &watch->watchers) {
+		struct watcher *watcher = watch->watchers.next;
+
+		/* One that is kept is not ended: the next agent goes on with it. Its descriptor
+		 * here ends with this process. */
+		if (!watcher->kept) {
+			watcher_free(watcher);
+			continue;
+		}
+		watcher_end(watcher);
+		watcher_closed(watcher);
+	}
+	acceptor_close(&watch->acceptor);
 	remove_file(watch);
 	if (watch->sock >= 0)
-		close(watch->sock);
+		closer_drop_listener(agent, watch->sock);
 	free(watch);
 	agent->pressure_watch = NULL;
 }

@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "agent/clients.h"
+#include "agent/closer.h"
 #include "agent/dies.h"
 #include "agent/log.h"
 #include "agent/peer_process.h"
+#include "agent/peer_socket.h"
 #include "agent/reserve.h"
 #include "agent/send_fd.h"
 #include "agent/views.h"
@@ -70,13 +72,21 @@ static void client_link(struct client *client)
 	head->next = client;
 }
 
+/* Until its descriptor is free it counts as one of its user's clients. */
+static void client_closed(void *arg)
+{
+	struct client *client = arg;
+
+	peers_leave(&client->server->peers, client->peer);
+	free(client);
+}
+
 /* Not while it waits for a look: the list would keep it. */
 static void client_free(struct client *client)
 {
 	struct server *server = client->server;
 
 	client_unlink(client);
-	peers_leave(&server->peers, client->peer);
 	subscription_end(client);
 	sd_event_source_disable_unref(client->io);
 	if (client->view) {
@@ -92,8 +102,7 @@ static void client_free(struct client *client)
 		views_put(server->agent, client->other);
 	if (client->pidfd >= 0)
 		close(client->pidfd);
-	close(client->sock);
-	free(client);
+	closer_drop(server->agent, client->sock, client_closed, client);
 }
 
 int client_send(const struct client *client, const void *packet, size_t bytes, int fd)
@@ -141,10 +150,8 @@ static void read_request(struct client *client)
 		return;
 	}
 	subscription_check(client);
-	/* No room for descriptors: the kernel closes what is sent along. The length is the whole
-	 * packet's. */
-	n = recv(client->sock, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	n = peer_socket_receive(client->sock, &request, sizeof(request));
+	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n > 0) {
 		server->handled = client;
@@ -154,8 +161,9 @@ static void read_request(struct client *client)
 			subscription_request_read(client);
 			return;
 		}
-		server->dropped++;
 	}
+	if (n > 0 || n == -EPROTO)
+		server->dropped++;
 	client_free(client);
 }
 
@@ -295,32 +303,24 @@ fail:
 	return r;
 }
 
-static void accept_some(struct server *server)
+static void on_connected(void *arg, int sock)
 {
-	for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
-		int sock = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
+	struct server *server = arg;
+	int r = server_take_client(server, sock);
 
-		if (sock < 0)
-			return;
-		r = server_take_client(server, sock);
-		if (!r)
-			continue;
-		close(sock);
-		server->refused++;
-		if (!server->full_logged)
-			log_line(LOG_WARNING, "an engine was turned away (%s), %u are attached",
-				 strerror(-r), server->peers.n_clients);
-		server->full_logged = true;
-	}
+	if (!r)
+		return;
+	closer_drop(server->agent, sock, NULL, NULL);
+	server->refused++;
+	if (!server->full_logged)
+		log_line(LOG_WARNING, "an engine was turned away (%s), %u are attached",
+			 strerror(-r), server->peers.n_clients);
+	server->full_logged = true;
 }
 
-static int on_connect(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static void on_round_over(void *arg)
 {
-	struct server *server = userdata;
-
-	accept_some(server);
-	count_turn(server);
-	return 0;
+	count_turn(arg);
 }
 
 int server_open(struct agent *agent)
@@ -348,7 +348,7 @@ int server_open(struct agent *agent)
 
 int server_take_over(struct agent *agent)
 {
-	return socket_take_over(&agent->server->socket);
+	return socket_take_over(agent, &agent->server->socket);
 }
 
 int server_listen(struct agent *agent)
@@ -358,14 +358,24 @@ int server_listen(struct agent *agent)
 
 	if (r)
 		return r;
-	r = sd_event_add_io(agent->event, &server->io, server->socket.fd, EPOLLIN, on_connect,
-			    server);
-	if (r < 0)
+	server->acceptor = (struct acceptor){
+		.agent = agent,
+		.fd = server->socket.fd,
+		.accepts_a_round = ACCEPTS_A_ROUND,
+		.connected = on_connected,
+		.round_over = on_round_over,
+		.arg = server,
+	};
+	r = acceptor_open(&server->acceptor, ACCEPT_INTERVAL_US, ACCEPT_ROUNDS_MAX);
+	if (r)
 		return r;
-	sd_event_source_set_priority(server->io, SD_EVENT_PRIORITY_IDLE);
-	sd_event_source_set_ratelimit(server->io, ACCEPT_INTERVAL_US, ACCEPT_ROUNDS_MAX);
 	agent->serving_ns = clock_now_ns();
 	return 0;
+}
+
+const char *server_path(const struct agent *agent)
+{
+	return agent->server->socket.path;
 }
 
 void server_close(struct agent *agent)
@@ -377,8 +387,8 @@ void server_close(struct agent *agent)
 	while (server->clients.next != &server->clients)
 		client_free(server->clients.next);
 	sd_event_source_disable_unref(server->flush);
-	sd_event_source_disable_unref(server->io);
-	socket_close(&server->socket);
+	acceptor_close(&server->acceptor);
+	socket_close(agent, &server->socket);
 	peers_close(&server->peers);
 	free(server);
 	agent->server = NULL;

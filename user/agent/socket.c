@@ -4,16 +4,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/closer.h"
+#include "agent/folder.h"
 #include "agent/log.h"
+#include "agent/peer_socket.h"
 #include "agent/replace.h"
 
 #define BACKLOG 512
+
+/* In a folder with the sticky bit another user can have made it. */
+static bool is_own_file(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) && (st.st_uid == 0 || st.st_uid == geteuid());
+}
 
 /* The lock file decides who serves a path: held for as long as the agent lives. */
 static int take_lock(struct served_socket *served)
@@ -22,10 +34,15 @@ static int take_lock(struct served_socket *served)
 
 	strcpy(path, served->path);
 	strcat(path, ".lock");
-	served->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	served->lock_fd =
+		open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
 	if (served->lock_fd < 0) {
 		log_line(LOG_ERR, "cannot create %s: %s", path, strerror(errno));
 		return -errno;
+	}
+	if (!is_own_file(served->lock_fd)) {
+		log_line(LOG_ERR, "%s belongs to another user: not using it", path);
+		return -EPERM;
 	}
 	return flock(served->lock_fd, LOCK_EX | LOCK_NB) ? -EADDRINUSE : 0;
 }
@@ -55,6 +72,25 @@ static int clear_stale(const struct sockaddr_un *addr)
 	return unlink(addr->sun_path) ? -errno : 0;
 }
 
+int socket_bind(int type, const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+	mode_t mask;
+
+	if (sock < 0)
+		return -errno;
+	peer_socket_refuse_descriptors(sock);
+	strcpy(addr.sun_path, path);
+	/* Engines of any user may read; what they can change is their own view's dies. */
+	mask = umask(0111);
+	r = bind(sock, (struct sockaddr *)&addr, sizeof(addr)) ? -errno : sock;
+	umask(mask);
+	if (r < 0)
+		close(sock);
+	return r;
+}
+
 static int bind_socket(struct served_socket *served)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -65,13 +101,14 @@ static int bind_socket(struct served_socket *served)
 	r = clear_stale(&addr);
 	if (r)
 		return r;
-	served->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (served->fd < 0 || bind(served->fd, (struct sockaddr *)&addr, sizeof(addr)) ||
-	    lstat(addr.sun_path, &st)) {
-		log_line(LOG_ERR, "cannot serve %s: %s", addr.sun_path, strerror(errno));
-		return -errno;
+	served->fd = socket_bind(SOCK_SEQPACKET, served->bound_path);
+	r = served->fd < 0 ? served->fd : lstat(addr.sun_path, &st) ? -errno : 0;
+	if (r) {
+		log_line(LOG_ERR, "cannot serve %s: %s", addr.sun_path, strerror(-r));
+		return r;
 	}
 	served->bound = true;
+	served->bound_device = st.st_dev;
 	served->bound_inode = st.st_ino;
 	return 0;
 }
@@ -80,7 +117,8 @@ static bool path_is_ours(const struct served_socket *served)
 {
 	struct stat st;
 
-	return !lstat(served->bound_path, &st) && st.st_ino == served->bound_inode;
+	return !lstat(served->bound_path, &st) && st.st_ino == served->bound_inode &&
+	       st.st_dev == served->bound_device;
 }
 
 /* Somebody serves the path: bind under a name beside it, to take it over when all is ready. */
@@ -95,17 +133,25 @@ static int prepare_to_replace(struct served_socket *served)
 }
 
 /* The default's directory is on a tmpfs and may have to be made. */
-static void make_directory(const char *socket_path)
+static int make_directory(const char *socket_path)
 {
-	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char dir[SOCKET_PATH_BYTES], real[PATH_MAX];
 	char *slash;
+	int r;
 
 	strcpy(dir, socket_path);
 	slash = strrchr(dir, '/');
 	if (!slash || slash == dir)
-		return;
+		return 0;
 	*slash = 0;
-	mkdir(dir, 0755); /* where it fails, creating the lock file says why */
+	if (!access(dir, F_OK))
+		return 0;
+	r = folder_resolve(dir, real, sizeof(real));
+	if (!r && mkdir(real, 0755) && errno != EEXIST) {
+		r = -errno;
+		log_line(LOG_ERR, "cannot create %s: %s", dir, strerror(-r));
+	}
+	return r;
 }
 
 int socket_take(struct served_socket *served, const char *path, bool replace)
@@ -116,9 +162,12 @@ int socket_take(struct served_socket *served, const char *path, bool replace)
 		log_line(LOG_ERR, "socket path too long: %s", path);
 		return -ENAMETOOLONG;
 	}
-	strcpy(served->path, path);
-	strcpy(served->bound_path, path);
-	make_directory(path);
+	r = make_directory(path);
+	if (!r)
+		r = folder_resolve(path, served->path, sizeof(served->path) - strlen(".lock"));
+	if (r)
+		return r;
+	strcpy(served->bound_path, served->path);
 	r = take_lock(served);
 	if (r == -EADDRINUSE && replace)
 		return prepare_to_replace(served);
@@ -127,7 +176,7 @@ int socket_take(struct served_socket *served, const char *path, bool replace)
 	return r ? r : bind_socket(served);
 }
 
-int socket_take_over(struct served_socket *served)
+int socket_take_over(struct agent *agent, struct served_socket *served)
 {
 	int r;
 
@@ -143,7 +192,7 @@ int socket_take_over(struct served_socket *served)
 	if (path_is_ours(served))
 		return 0;
 	/* An agent older than --replace removes whatever it finds under its name. */
-	close(served->fd);
+	closer_drop_listener(agent, served->fd);
 	served->bound = false;
 	return bind_socket(served);
 }
@@ -151,19 +200,18 @@ int socket_take_over(struct served_socket *served)
 /* A second time, after a take-over, it changes nothing. */
 int socket_listen(struct served_socket *served)
 {
-	/* Engines of any user may read; what they can change is their own view's dies. */
-	if (!chmod(served->bound_path, 0666) && !listen(served->fd, BACKLOG))
+	if (!listen(served->fd, BACKLOG))
 		return 0;
 	log_line(LOG_ERR, "cannot serve %s: %s", served->bound_path, strerror(errno));
 	return -errno;
 }
 
-void socket_close(struct served_socket *served)
+void socket_close(struct agent *agent, struct served_socket *served)
 {
 	if (served->bound && path_is_ours(served))
 		unlink(served->bound_path);
 	if (served->fd >= 0)
-		close(served->fd);
+		closer_drop_listener(agent, served->fd);
 	if (served->old_pidfd >= 0)
 		close(served->old_pidfd);
 	if (served->lock_fd >= 0)
