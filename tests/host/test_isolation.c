@@ -5,7 +5,6 @@
  * level goes up and down, and engines of many cgroups are attached. And the limits of one user do
  * not touch another.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -77,17 +76,7 @@ static int teardown(void **state)
 
 static int count_fds(void)
 {
-	char path[64];
-	int n = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", agent.pid);
-	dir = opendir(path);
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
+	return agent_proc_descriptors(&agent, NULL);
 }
 
 static long rss_kib(void)

@@ -2,9 +2,8 @@
 /*
  * A thousand watched groups: the agent sleeps as it does with one, a group that did not change
  * costs a look at most 2 us, one that did is seen in time, and a thousand engines that go leave
- * nothing behind.
+ * nothing behind but their pages.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -165,17 +164,7 @@ static uint64_t agent_rss_kib(void)
 
 static int agent_descriptors(void)
 {
-	char path[64];
-	int n = -2;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", agent.pid);
-	dir = opendir(path);
-	assert_non_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
+	return agent_proc_descriptors(&agent, NULL);
 }
 
 static pn_mem_ext own_ext(void)

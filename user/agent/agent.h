@@ -26,6 +26,7 @@ struct pressure_watch;
 struct recorder;
 struct reserve;
 struct server;
+struct view_pages;
 
 /* Groups that kernel records told of since the last look; 64 in one is a storm. */
 #define NAMED_GROUPS_MAX 64
@@ -95,6 +96,7 @@ struct agent {
 	struct dies *dies;
 	struct reserve *reserve;  /* NULL before the first reservation (reserve.c) */
 	uint64_t serving_ns;      /* since when engines can connect */
+	struct view_pages *pages; /* of the views */
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	unsigned n_views;
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
@@ -149,15 +151,17 @@ void views_close(struct agent *agent);
 
 /*
  * This user's view of the cgroup that process pid is in; made at its first use. Each user has one,
- * since what engines say of dies is on it. 0 or -errno.
+ * since what engines say of dies is on it. For whoever may ask for any view: no budget applies. 0
+ * or -errno.
  */
 int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret);
 /*
  * The same for a process as it was when it connected, pidfd as peer_process_open returned it. Where
- * it has ended its number may be another's: then the host's own view, and *pid is 0.
+ * it has ended its number may be another's: then the host's own view, and *pid is 0. -EAGAIN also
+ * where the client is over its budget of new pages (view_pages.h).
  */
 int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struct agent_view **ret);
-/* Gives it back; the last one frees it. */
+/* Gives it back; the last one frees it, and its page waits for its next use. */
 void views_put(struct agent *agent, struct agent_view *view);
 
 /* Watches memory.events of the view's group, as it is now. */

@@ -14,6 +14,7 @@
 #include "agent/dies.h"
 #include "agent/reserve.h"
 #include "agent/trace_serve.h"
+#include "agent/view_pages.h"
 #include "agent/views.h"
 #include "host/clock.h"
 
@@ -74,7 +75,8 @@ static int reply_welcome(struct client *client, const struct proto_header *reque
 	view->fresh = view->asked = true;
 	if (client->server->agent->recorder)
 		welcome.header.reserved = PROTO_TAKES_VERDICTS;
-	client_send_after_look(client, &welcome, sizeof(welcome), view->memfd, false);
+	view->page->handed_out = true;
+	client_send_after_look(client, &welcome, sizeof(welcome), view->page->memfd, false);
 	return 0;
 }
 

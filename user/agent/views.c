@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The views: one page for each cgroup and user that engines attach from. A page is a memfd sealed
- * so that nobody who is handed it can write, shrink or grow it; only the mapping made here can.
+ * The views: one for each cgroup and user that engines attach from, published on a page of
+ * view_pages.h. A view ends with its last client, so an unused one costs no look anything.
  */
 #include "agent/views.h"
 
@@ -10,60 +10,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/dies.h"
 #include "agent/peer_process.h"
+#include "agent/view_pages.h"
 #include "host/cgroup_files.h"
 #include "host/clock.h"
 
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
-
-static int page_create(struct page **ret_page, int *ret_memfd)
-{
-	struct page *page;
-	int fd, r;
-
-	fd = memfd_create("pnmem-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return -errno;
-	if (ftruncate(fd, PAGE_BYTES))
-		goto fail;
-	page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		goto fail;
-	/* After our own mapping: future ones, and write(2), are read-only from here on. */
-	if (fcntl(fd, F_ADD_SEALS,
-		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)) {
-		r = -errno;
-		munmap(page, PAGE_BYTES);
-		close(fd);
-		return r;
-	}
-	*ret_page = page;
-	*ret_memfd = fd;
-	return 0;
-fail:
-	r = -errno;
-	close(fd);
-	return r;
-}
-
-static void view_free(struct agent_view *av)
+static void view_free(struct agent *agent, struct agent_view *av)
 {
 	memcg_events_close(av->events);
 	if (av->view.page) {
 		view_retire(&av->view);
 		view_close(&av->view);
-		munmap(av->view.page, PAGE_BYTES);
 	}
-	if (av->memfd >= 0)
-		close(av->memfd);
-	free(av->key);
+	if (av->page)
+		view_pages_put(agent->pages, av->page);
 	free(av);
 }
 
@@ -94,24 +58,28 @@ static struct agent_view *find(const struct agent *agent, const char *key)
 	return av;
 }
 
-/* pid -1: no cgroup at all. */
-static int view_new(struct agent *agent, int pid, const char *key, struct agent_view **ret)
+/* What a new view is of. */
+struct view_of {
+	int pid; /* -1: no cgroup at all */
+	const char *key;
+	uid_t uid;
+	bool counted; /* as view_pages_get says */
+};
+
+static int view_new(struct agent *agent, const struct view_of *of, struct agent_view **ret)
 {
 	struct agent_view *av = calloc(1, sizeof(*av));
-	struct page *page = NULL;
-	int r = -ENOMEM;
+	int r;
 
 	if (!av)
-		return r;
-	av->memfd = -1;
+		return -ENOMEM;
 	av->fresh = true;
-	av->key = strdup(key);
-	if (!av->key)
-		goto fail;
-	r = page_create(&page, &av->memfd);
+	av->uid = of->uid;
+	r = view_pages_get(agent->pages, of->key, of->uid, of->counted, &av->page);
 	if (r)
 		goto fail;
-	r = view_open(&av->view, page, agent->procfs_fd, agent->cgroupfs_fd, pid);
+	av->key = av->page->key;
+	r = view_open(&av->view, av->page->page, agent->procfs_fd, agent->cgroupfs_fd, of->pid);
 	if (r)
 		goto fail;
 	pn_host_signals_read(av->view.group, PN_HOST_READ_CGROUP, clock_now_ns(), &av->view.sample);
@@ -120,7 +88,7 @@ static int view_new(struct agent *agent, int pid, const char *key, struct agent_
 	*ret = av;
 	return 0;
 fail:
-	view_free(av);
+	view_free(agent, av);
 	return r;
 }
 
@@ -157,8 +125,11 @@ static void make_key(const struct agent *agent, int pid, char key[static VIEW_KE
 
 int views_open(struct agent *agent)
 {
-	int r = view_new(agent, -1, "", &agent->views);
+	const struct view_of host = { .pid = -1, .key = "" };
+	int r = view_pages_open(&agent->pages);
 
+	if (!r)
+		r = view_new(agent, &host, &agent->views);
 	agent->n_views = !r;
 	return r;
 }
@@ -171,7 +142,7 @@ bool views_has(const struct agent *agent, const struct agent_view *view, int pid
 	return !key[0] || !strcmp(key, view->key);
 }
 
-int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret)
+static int get(struct agent *agent, int pid, uid_t uid, bool counted, struct agent_view **ret)
 {
 	char key[VIEW_KEY_BYTES];
 	struct agent_view *av;
@@ -182,15 +153,21 @@ int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret)
 		if (av->uid == uid && !strcmp(av->key, key))
 			break;
 	if (!av) {
-		r = view_new(agent, key[0] ? pid : -1, key, &av);
+		const struct view_of of = {
+			.pid = key[0] ? pid : -1,
+			.key = key,
+			.uid = uid,
+			.counted = counted,
+		};
+
+		r = view_new(agent, &of, &av);
 		if (r)
 			return r;
 		/* It looked its group up by itself: that must be the one of the key. */
 		if (!views_has(agent, av, pid)) {
-			view_free(av);
+			view_free(agent, av);
 			return -EAGAIN;
 		}
-		av->uid = uid;
 		av->is_twin = find(agent, key);
 		dies_give(agent, av);
 		av->next = agent->views->next;
@@ -202,9 +179,14 @@ int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret)
 	return 0;
 }
 
+int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret)
+{
+	return get(agent, pid, uid, false, ret);
+}
+
 int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struct agent_view **ret)
 {
-	int r = views_get(agent, *pid, uid, ret);
+	int r = get(agent, *pid, uid, true, ret);
 
 	/* Asked afterwards: until it had ended nobody else could have its number. */
 	if (!peer_process_ended(pidfd))
@@ -212,7 +194,7 @@ int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struc
 	if (!r)
 		views_put(agent, *ret);
 	*pid = 0;
-	return views_get(agent, 0, uid, ret);
+	return get(agent, 0, uid, true, ret);
 }
 
 void views_put(struct agent *agent, struct agent_view *view)
@@ -232,7 +214,7 @@ void views_put(struct agent *agent, struct agent_view *view)
 	agent->n_views--;
 	recorder_view_end(agent, view);
 	sleepers_forget(view);
-	view_free(view);
+	view_free(agent, view);
 }
 
 void views_close(struct agent *agent)
@@ -241,7 +223,8 @@ void views_close(struct agent *agent)
 		struct agent_view *av = agent->views;
 
 		agent->views = av->next;
-		view_free(av);
+		view_free(agent, av);
 	}
+	view_pages_close(agent->pages);
 	host_file_close(&agent->vmstat);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A view with its sealed page, shared by one user's engines of one cgroup. */
+/* A view with its page, shared by one user's engines of one cgroup. */
 #ifndef PNMEM_AGENT_VIEWS_H
 #define PNMEM_AGENT_VIEWS_H
 
@@ -18,7 +18,7 @@ struct engine_dies;
 struct agent_view {
 	struct agent_view *next;
 	struct view view;
-	int memfd;                   /* the page, sealed against everything but our own mapping */
+	struct view_page *page;      /* what it is published on */
 	bool fresh;                  /* the next publish takes over from an engine's poll */
 	bool asked;                  /* an engine waits for the next one */
 	uint8_t logged[8];           /* as agent.source_logged, for the group's sources */
@@ -31,7 +31,7 @@ struct agent_view {
 	struct psi_live live;        /* of own.total */
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
 	struct recorder_view trace;  /* what the flight recorder has of it */
-	char *key;                   /* the cgroup's paths; "" for the host's own */
+	const char *key;             /* the page's: the cgroup's paths; "" for the host's own */
 	uid_t uid;
 	TAILQ_ENTRY(agent_view) sleepers_link;
 	struct sleeper_queue *sleepers_queue; /* sleepers.c: where it waits to wake more, or NULL */

@@ -18,6 +18,7 @@ void page_init(struct page *page)
 	page->copy_stride = sizeof(struct page_payload);
 	page->ext_offset = (uint32_t)offsetof(struct page_payload, ext);
 	page->features = PAGE_HAS_THRESHOLDS;
+	atomic_store_explicit(&page->retired, 0, memory_order_relaxed);
 	page->magic = PAGE_MAGIC;
 }
 

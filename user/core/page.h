@@ -78,7 +78,10 @@ _Static_assert(offsetof(struct page, copy) == 128, "page is ABI");
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "fits in its pages");
 _Static_assert(sizeof(atomic_uint) == 4 && ATOMIC_INT_LOCK_FREE == 2, "a futex word");
 
-/* Makes an all-zero page ready; its first snapshot is still to be published. */
+/*
+ * Makes an all-zero page ready, or one ready again that was retired: it keeps what was published
+ * on it. The next snapshot is still to be published.
+ */
 void page_init(struct page *page);
 
 /*

@@ -2,6 +2,7 @@
 /* Running the built agent. See agent_proc.h. */
 #include "agent_proc.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -134,6 +135,34 @@ int agent_proc_log_count(const struct agent_proc *agent, const char *text)
 		n += strstr(line, text) != NULL;
 	if (log)
 		fclose(log);
+	return n;
+}
+
+int agent_proc_descriptors(const struct agent_proc *agent, int *ret_pages)
+{
+	char path[32], target[64];
+	int n = 0, n_pages = 0;
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", agent->pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	while ((entry = readdir(dir))) {
+		ssize_t bytes = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+
+		if (bytes < 0)
+			continue;
+		target[bytes] = 0;
+		if (strstr(target, "memfd:pnmem-page"))
+			n_pages++;
+		else
+			n++;
+	}
+	closedir(dir);
+	if (ret_pages)
+		*ret_pages = n_pages;
 	return n;
 }
 

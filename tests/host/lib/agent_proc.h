@@ -35,6 +35,12 @@ void agent_proc_kill(struct agent_proc *agent);
 /* How often this text is in the log. */
 int agent_proc_log_count(const struct agent_proc *agent, const char *text);
 
+/*
+ * The descriptors that it has open but for the pages of views, which stay for the next client;
+ * those are counted in *ret_pages if it is not NULL. -errno.
+ */
+int agent_proc_descriptors(const struct agent_proc *agent, int *ret_pages);
+
 /* Its log, as comment lines of this test's output. */
 void agent_proc_log_print(const struct agent_proc *agent);
 
