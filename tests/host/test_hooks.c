@@ -237,6 +237,7 @@ static const char *const every_hook[] = {
 	"raw_tp/mark_victim",
 	"perf_event/page-faults",
 	"raw_tp/mm_vmscan_kswapd_wake",
+	"raw_tp/cgroup_attach_task",
 };
 
 static void test_every_program(void **state)

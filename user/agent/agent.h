@@ -21,6 +21,7 @@
 struct agent_view;
 struct closer;
 struct dies;
+struct follow;
 struct notify;
 struct pressure_watch;
 struct recorder;
@@ -103,7 +104,6 @@ struct agent {
 	uint64_t turn_ns;        /* the last look in which some had their turn */
 	uint64_t all_ns;         /* the last look for every view */
 	uint64_t drain_ns;       /* the last that took along records that ask for no look */
-	uint64_t follow_ns;      /* the last that followed those who moved */
 	struct named_groups named;
 	struct host_file vmstat;
 	uint64_t churn_bytes; /* vmstat_churn() as of the last look that needed it and had it */
@@ -111,6 +111,7 @@ struct agent {
 	struct spared spared;
 	struct sleepers sleepers;
 	struct closer *closer; /* NULL in a test that needs none */
+	struct follow *follow;
 	struct server *server;
 	struct pressure_watch *pressure_watch; /* NULL: no such socket */
 	struct notify *notify;                 /* NULL: no service manager */
@@ -208,9 +209,6 @@ int server_take_over(struct agent *agent);
 int server_listen(struct agent *agent);
 /* A look soon, one for all who want one: for what clients can cause as often as they like. */
 void server_want_look(struct agent *agent);
-/* Drops clients that have moved to another cgroup, but who waits for a look; a few of them a call.
- */
-void server_follow(struct agent *agent);
 void server_close(struct agent *agent);
 /* The path of the socket, with the symbolic links of its folders resolved. */
 const char *server_path(const struct agent *agent);

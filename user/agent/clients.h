@@ -5,6 +5,7 @@
 
 #include "agent/acceptor.h"
 #include "agent/agent.h"
+#include "agent/follow.h"
 #include "agent/peers.h"
 #include "agent/socket.h"
 #include "core/proto.h"
@@ -41,12 +42,14 @@ struct client {
 	uid_t uid; /* likewise */
 	int pidfd; /* of that process, until its view is known; < 0: none, as peer_process_open */
 	sd_event_source *io;
+	struct followed followed;
 	struct agent_view *view;  /* NULL before its hello */
 	struct agent_view *other; /* of another process, for who may ask */
 	struct subscription subscription;
 	struct client *next_waiting; /* in server.waiting, while it waits */
 	bool waits;                  /* for a look: no other request of it is taken meanwhile */
 	bool paused;                 /* its requests are not listened for meanwhile */
+	bool leaves;                 /* it has moved: it is dropped once it has its answer */
 	struct answer answer;
 	bool reserves; /* what the look finds decides on this request, and so the answer */
 	struct proto_reserve reserve;
@@ -59,7 +62,6 @@ struct server {
 	sd_event_source *flush; /* the look that clients want */
 	struct client clients;  /* list head */
 	struct client *waiting, **waiting_end;
-	struct client *handled; /* whose request is being answered: a look meanwhile spares it */
 	bool look_wanted, look_forced;
 	unsigned n_turns; /* of clients since it was wanted */
 	struct budget forced_looks;

@@ -47,6 +47,7 @@ enum unit {
 	UNIT_OOM,
 	UNIT_KSWAPD,
 	UNIT_FAULTS,
+	UNIT_MOVES,
 	UNIT_COUNT,
 };
 
@@ -91,6 +92,7 @@ static const struct hook hook_table[] = {
 	{ UNIT_OOM, PN_MODE_NONE, "oom", "raw_tp/mark_victim", "oom_mark_victim" },
 	{ UNIT_FAULTS, PN_MODE_NONE, "avail", "perf_event/page-faults", "avail_page_faults" },
 	{ UNIT_KSWAPD, PN_MODE_NONE, "avail", "raw_tp/mm_vmscan_kswapd_wake", "avail_kswapd_wake" },
+	{ UNIT_MOVES, PN_MODE_NONE, "moves", "raw_tp/cgroup_attach_task", "moves_attach_task" },
 };
 
 #define HOOK_COUNT (sizeof(hook_table) / sizeof(hook_table[0]))
@@ -615,6 +617,14 @@ void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret)
 		ret->stall_ns += hooks->cpus[cpu].stall_ns;
 		ret->oom_kills += hooks->cpus[cpu].oom_kills;
 	}
+}
+
+bool hooks_moves(const struct hooks *hooks, uint64_t *ret)
+{
+	if (!hooks->image.skel || !unit_is_active(hooks, UNIT_MOVES))
+		return false;
+	*ret = __atomic_load_n(&hooks->image.skel->bss->moves, __ATOMIC_RELAXED);
+	return true;
 }
 
 size_t hooks_report(const struct hooks *hooks, pn_hook_status *ret, size_t max)

@@ -109,6 +109,12 @@ void hooks_counters(const struct hooks *hooks, struct hooks_counters *ret);
  */
 bool hooks_stall_clocks(const struct hooks *hooks, uint64_t *ret_any_ns, uint64_t *ret_others_ns);
 
+/*
+ * How often processes have moved to another cgroup since the hooks were opened. False: nothing
+ * tells of it.
+ */
+bool hooks_moves(const struct hooks *hooks, uint64_t *ret);
+
 /* Asks the kernel for the recursion misses: one system call for each program. */
 void hooks_refresh_misses(struct hooks *hooks);
 

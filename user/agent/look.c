@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/dies.h"
+#include "agent/follow.h"
 #include "agent/log.h"
 #include "agent/pressure_watch.h"
 #include "agent/reserve.h"
@@ -17,12 +18,8 @@
 /* An engine that asks often makes no more looks for all the others than this. */
 #define ALL_GAP_NS 10000000ull
 
-/*
- * What is to be done now and then is done by the looks, whatever causes them: so often at most.
- * Whoever may have moved is looked up in /proc, which the next record would have to wait for.
- */
-#define DRAIN_GAP_NS  100000000ull
-#define FOLLOW_GAP_NS 1000000000ull
+/* Records that ask for no look are taken along by the looks, whatever causes them. */
+#define DRAIN_GAP_NS 100000000ull
 
 /*
  * Page faults in parallel fill faster than SCHEDULE_FILL_BYTES_PER_S; by how much depends on the
@@ -193,12 +190,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	log_sources(agent, NULL);
 	plan_next(agent, now_ns);
 	pressure_watch_look(agent, now_ns);
-	/* At the end: views go with their last clients. */
-	if (now_ns - agent->follow_ns >= FOLLOW_GAP_NS) {
-		agent->follow_ns = now_ns;
-		server_follow(agent);
-		pressure_watch_follow(agent);
-	}
+	follow_look(agent, now_ns);
 }
 
 void agent_look(struct agent *agent, bool force)

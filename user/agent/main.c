@@ -16,6 +16,7 @@
 #include "agent/agent.h"
 #include "agent/closer.h"
 #include "agent/dies.h"
+#include "agent/follow.h"
 #include "agent/launcher.h"
 #include "agent/log.h"
 #include "agent/notify.h"
@@ -227,6 +228,8 @@ static int agent_open(struct agent *agent)
 	if (!r)
 		r = sleepers_open(agent);
 	if (!r)
+		r = follow_open(agent);
+	if (!r)
 		r = sd_event_add_time(agent->event, &agent->timer, CLOCK_MONOTONIC, 0, 1, on_timer,
 				      agent);
 	if (r < 0)
@@ -249,6 +252,7 @@ static void agent_close(struct agent *agent)
 	closer_end(agent);
 	pressure_watch_close(agent);
 	server_close(agent);
+	follow_close(agent);
 	reserve_close(agent);
 	dies_close(agent);
 	wake_close(agent);

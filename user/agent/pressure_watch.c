@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,6 +16,7 @@
 #include "agent/acceptor.h"
 #include "agent/agent.h"
 #include "agent/closer.h"
+#include "agent/follow.h"
 #include "agent/log.h"
 #include "agent/peer_process.h"
 #include "agent/peer_socket.h"
@@ -38,8 +40,6 @@
 
 /* systemd takes its time for each, and its queue is short. */
 #define KEEP_PER_LOOK 16
-/* As serve.c's. */
-#define FOLLOW_WATCHERS 8
 
 struct watcher {
 	struct watcher *next, *prev;
@@ -47,6 +47,7 @@ struct watcher {
 	int sock;
 	struct ucred peer; /* at connect */
 	sd_event_source *io;
+	struct followed followed;
 	struct agent_view *view;
 	pn_mem_level level; /* from which on it is told */
 	uint64_t told_ns;
@@ -87,6 +88,7 @@ static void unlink_from(struct watcher *watcher)
 static void watcher_end(struct watcher *watcher)
 {
 	unlink_from(watcher);
+	follow_remove(watcher->watch->agent, &watcher->followed);
 	watcher->watch->n_not_kept -= !watcher->kept;
 	sd_event_source_disable_unref(watcher->io);
 	views_put(watcher->watch->agent, watcher->view);
@@ -200,31 +202,18 @@ static int get_view(struct agent *agent, int sock, const struct ucred *peer,
 }
 
 /* Its connection stays: a program on sd-event makes no second one. */
-static void follow(struct watcher *watcher)
+static bool watcher_moved(struct followed *followed)
 {
+	struct watcher *watcher =
+		(struct watcher *)((char *)followed - offsetof(struct watcher, followed));
 	struct agent *agent = watcher->watch->agent;
 	struct agent_view *view;
 
 	if (get_view(agent, watcher->sock, &watcher->peer, &view))
-		return;
+		return false;
 	views_put(agent, watcher->view);
 	watcher->view = view;
-}
-
-void pressure_watch_follow(struct agent *agent)
-{
-	struct pressure_watch *watch = agent->pressure_watch;
-
-	if (!watch)
-		return;
-	for (int i = 0; i < FOLLOW_WATCHERS && watch->watchers.prev != &watch->watchers; i++) {
-		struct watcher *watcher = watch->watchers.prev; /* oldest first */
-
-		unlink_from(watcher);
-		link_first(watcher);
-		if (!views_has(agent, watcher->view, watcher->peer.pid))
-			follow(watcher);
-	}
+	return true;
 }
 
 /* ---- connecting --------------------------------------------------------------------------------
@@ -271,6 +260,10 @@ static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level leve
 	watcher->peer = cred;
 	watcher->level = level;
 	watcher->kept = kept;
+	watcher->followed.view = &watcher->view;
+	watcher->followed.pid = cred.pid;
+	watcher->followed.moved = watcher_moved;
+	follow_add(agent, &watcher->followed);
 	link_first(watcher);
 	watch->n_watchers++;
 	watch->n_not_kept += !kept;

@@ -25,7 +25,4 @@ void pressure_watch_close(struct agent *agent);
 /* At the end of each look: tells those whose level is high. Never waits for one. */
 void pressure_watch_look(struct agent *agent, uint64_t now_ns);
 
-/* Those that have moved to another cgroup are told of that one's level; a few of them a call. */
-void pressure_watch_follow(struct agent *agent);
-
 #endif

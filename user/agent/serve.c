@@ -5,6 +5,7 @@
  * does not take its replies is dropped. What requests say is requests.c's.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -40,8 +41,6 @@
  * programs' PSI triggers starve; above it a look goes on from the last reading.
  */
 static const struct budget_limit forced_looks = { .burst = 32, .per_s = 10 };
-/* Clients whose cgroup is looked up at a time, a few microseconds each. */
-#define FOLLOW_CLIENTS 8
 
 /* One look for all who are there to ask now. */
 static void want_look(struct server *server, bool forced)
@@ -87,6 +86,7 @@ static void client_free(struct client *client)
 	struct server *server = client->server;
 
 	client_unlink(client);
+	follow_remove(server->agent, &client->followed);
 	subscription_end(client);
 	sd_event_source_disable_unref(client->io);
 	if (client->view) {
@@ -154,9 +154,7 @@ static void read_request(struct client *client)
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n > 0) {
-		server->handled = client;
 		r = client_handle(client, &request, (size_t)n);
-		server->handled = NULL;
 		if (!r) {
 			subscription_request_read(client);
 			return;
@@ -206,6 +204,10 @@ static void flush(struct server *server)
 			client_free(client);
 			continue;
 		}
+		if (client->leaves) {
+			client_free(client);
+			continue;
+		}
 		subscription_check(client);
 		if (client->paused)
 			sd_event_source_set_enabled(client->io, SD_EVENT_ON);
@@ -244,23 +246,18 @@ static int on_client(sd_event_source *source, int fd, uint32_t revents, void *us
 
 /*
  * A process that has moved to another cgroup is to see that one: it is dropped, and finds its new
- * view when it attaches again. A few in turn, oldest first.
+ * view when it attaches again. One that waits for a look is given its answer first.
  */
-void server_follow(struct agent *agent)
+static bool client_moved(struct followed *followed)
 {
-	struct server *server = agent->server;
+	struct client *client =
+		(struct client *)((char *)followed - offsetof(struct client, followed));
 
-	if (!server)
-		return;
-	for (int i = 0; i < FOLLOW_CLIENTS && server->clients.prev != &server->clients; i++) {
-		struct client *client = server->clients.prev;
-
-		client_unlink(client);
-		client_link(client);
-		if (client->view && !client->waits && client != server->handled &&
-		    !views_has(agent, client->view, client->pid))
-			client_free(client);
-	}
+	if (client->waits)
+		client->leaves = true;
+	else
+		client_free(client);
+	return true;
 }
 
 int server_take_client(struct server *server, int sock)
@@ -295,6 +292,10 @@ int server_take_client(struct server *server, int sock)
 	client->pid = cred.pid;
 	client->pidfd = peer_process_open(sock, cred.pid);
 	client_link(client);
+	client->followed.view = &client->view;
+	client->followed.pid = cred.pid;
+	client->followed.moved = client_moved;
+	follow_add(server->agent, &client->followed);
 	client->uid = cred.uid;
 	server->accepted++;
 	return 0;
