@@ -43,8 +43,10 @@ static struct made_host host;
 static int setup(void **state)
 {
 	const char *const args[] = { "--no-bpf", "--procfs", host.dir, NULL };
-	struct rlimit descriptors = { .rlim_cur = 2 * TRIES, .rlim_max = 2 * TRIES };
+	struct rlimit descriptors;
 
+	getrlimit(RLIMIT_NOFILE, &descriptors);
+	descriptors.rlim_cur = descriptors.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &descriptors);
 	if (agent_proc_init(&agent) || chmod(agent.dir, 0711) || made_host_init(&host))
 		return -1;

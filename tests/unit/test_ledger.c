@@ -94,14 +94,75 @@ static void bounds(void **state)
 	assert_int_equal(ledger_remove_owner(&ledger, &owners[1]), LEDGER_OWNER_MAX);
 	e.id = 1;
 	assert_int_equal(ledger_add(&ledger, &e, 9), 0);
+}
 
-	/* Root has no bound but the whole. */
-	for (e.id = 1000, e.uid = 0; ledger.count < LEDGER_MAX; e.id++) {
+/* As many as this user can add, each by an owner of its own. */
+static uint32_t fill_as(uint32_t uid, const void *group)
+{
+	static uint64_t id = 1000;
+	struct ledger_entry e = entry(0, ++id, 1, 100);
+	uint32_t n = 0;
+	int r;
+
+	e.uid = uid;
+	e.group = group;
+	do {
 		e.owner = (const char *)owners + e.id;
-		assert_int_equal(ledger_add(&ledger, &e, 9), 0);
-	}
-	e.owner = &e;
-	assert_int_equal(ledger_add(&ledger, &e, 9), -EDQUOT);
+		r = ledger_add(&ledger, &e, 9);
+		n += !r;
+		e.id = ++id;
+	} while (!r);
+	assert_int_equal(r, -EDQUOT);
+	return n;
+}
+
+/* However many users take what they can, another one finds places, and so does uid 0. */
+static void shares(void **state)
+{
+	assert_int_equal(fill_as(1, NULL), LEDGER_USER_MAX);
+	for (uint32_t uid = 2; uid < 6; uid++)
+		assert_true(fill_as(uid, NULL) > 0);
+	assert_true(ledger.count < LEDGER_MAX - LEDGER_ROOT_KEPT);
+	/* Of uid 0 each group is a user. */
+	assert_true(fill_as(0, &owners[0]) >= LEDGER_ROOT_KEPT / 2);
+	assert_true(fill_as(0, &owners[1]) > 0);
+	assert_int_equal(fill_as(0, &owners[0]), 0);
+	assert_true(ledger.count < LEDGER_MAX);
+}
+
+/* What one user says of a die that nobody samples is not another's, up to what it then has. */
+static void unsampled(void **state)
+{
+	const struct die_id id = { .uuid = { 1 } };
+	struct die_table dies = { .die[0] = { .id = id, .free_bytes = 50, .budget_bytes = 90 } };
+	struct ledger_view theirs = { .name = &owners[0], .dies = &dies, .uid = 1 };
+	struct ledger_view ours = { .name = &owners[1], .dies = &dies, .uid = 2 };
+	struct ledger_entry e = entry(0, 1, UINT64_MAX / 2, 100);
+	struct ledger_where where;
+	pn_mem_ext ext = { 0 };
+
+	assert_int_equal(ledger_where_find(&theirs, 0, &id, &e.where), 0);
+	assert_int_equal(ledger_add(&ledger, &e, UINT64_MAX), 0);
+	e = entry(0, 2, 30, 100);
+	assert_int_equal(ledger_where_find(&theirs, 0, &id, &e.where), 0);
+	assert_int_equal(ledger_add(&ledger, &e, UINT64_MAX), 0);
+	assert_int_equal(ledger_where_find(&ours, 0, &id, &where), 0);
+	assert_int_equal(ledger_room_bytes(&ledger, &where, NULL, &ours, NULL, NULL), 50);
+	ledger_figures(&ledger, &ours, 0, &ext);
+	assert_int_equal(ext.die_reserved_bytes[0], 0);
+	ledger_figures(&ledger, &theirs, 0, &ext);
+	assert_int_equal(ext.die_reserved_bytes[0], UINT64_MAX / 2 + 30);
+
+	/* The agent samples it: what fits counts for all, and the rest for its user alone. */
+	dies.die[0].total_bytes = 100;
+	assert_true(ledger_share(&ledger, &dies));
+	assert_false(ledger_share(&ledger, &dies));
+	assert_int_equal(ledger_where_find(&ours, 0, &id, &where), 0);
+	assert_int_equal(ledger_room_bytes(&ledger, &where, NULL, &ours, NULL, NULL), 20);
+	ledger_figures(&ledger, &ours, 0, &ext);
+	assert_int_equal(ext.die_reserved_bytes[0], 30);
+	ledger_figures(&ledger, &theirs, 0, &ext);
+	assert_int_equal(ext.die_reserved_bytes[0], UINT64_MAX / 2 + 30);
 }
 
 static void expiry(void **state)
@@ -281,7 +342,7 @@ static void rooms(void **state)
 	assert_int_equal(ledger_room_bytes(&ledger, &host, &config, &view, &s, &ext), 1 * GIB);
 
 	/* A nameless die is not another view's of that place. */
-	ledger_figures(&ledger, &(struct ledger_view){ &ledger, &dies }, 0, &ext);
+	ledger_figures(&ledger, &(struct ledger_view){ .name = &ledger, .dies = &dies }, 0, &ext);
 	assert_int_equal(ext.die_reserved_bytes[0], 3 * GIB);
 	assert_int_equal(ext.die_reserved_bytes[1], 0);
 
@@ -437,6 +498,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(adding, setup),   cmocka_unit_test_setup(bounds, setup),
+		cmocka_unit_test_setup(shares, setup),   cmocka_unit_test_setup(unsampled, setup),
 		cmocka_unit_test_setup(expiry, setup),   cmocka_unit_test(same_memory),
 		cmocka_unit_test_setup(commit, setup),   cmocka_unit_test(finding),
 		cmocka_unit_test_setup(rooms, setup),    cmocka_unit_test(visible),

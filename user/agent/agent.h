@@ -209,6 +209,8 @@ int server_take_over(struct agent *agent);
 int server_listen(struct agent *agent);
 /* A look soon, one for all who want one: for what clients can cause as often as they like. */
 void server_want_look(struct agent *agent);
+/* A resum (reserve.h), as soon as one may be made. */
+void server_want_resum(struct agent *agent);
 void server_close(struct agent *agent);
 /* The path of the socket, with the symbolic links of its folders resolved. */
 const char *server_path(const struct agent *agent);

@@ -7,6 +7,7 @@
 #include "agent/agent.h"
 #include "agent/follow.h"
 #include "agent/peers.h"
+#include "agent/reserve.h"
 #include "agent/socket.h"
 #include "core/proto.h"
 
@@ -46,11 +47,12 @@ struct client {
 	struct agent_view *view;  /* NULL before its hello */
 	struct agent_view *other; /* of another process, for who may ask */
 	struct subscription subscription;
-	struct client *next_waiting; /* in server.waiting, while it waits */
+	struct client *next_waiting; /* in server.waiting or .resumming, while it waits */
 	bool waits;                  /* for a look: no other request of it is taken meanwhile */
 	bool paused;                 /* its requests are not listened for meanwhile */
 	bool leaves;                 /* it has moved: it is dropped once it has its answer */
 	struct answer answer;
+	bool resums;   /* it waits for a resum */
 	bool reserves; /* what the look finds decides on this request, and so the answer */
 	struct proto_reserve reserve;
 };
@@ -62,6 +64,9 @@ struct server {
 	sd_event_source *flush; /* the look that clients want */
 	struct client clients;  /* list head */
 	struct client *waiting, **waiting_end;
+	struct client *resumming, **resumming_end; /* those that wait for a resum (reserve.h) */
+	sd_event_source *resum;                    /* when the next one may be made */
+	bool resum_wanted;                         /* by none of them: something has ended */
 	bool look_wanted, look_forced;
 	unsigned n_turns; /* of clients since it was wanted */
 	struct budget forced_looks;
@@ -84,12 +89,18 @@ int client_send(const struct client *client, const void *packet, size_t bytes, i
 void client_send_after_look(struct client *client, const void *packet, size_t bytes, int fd,
 			    bool forced);
 
+/* The same once every page shows what is reserved by now: a resum (reserve.h). */
+void client_send_after_resum(struct client *client, const void *packet, size_t bytes);
+
 /*
  * The same for a reservation, which is decided on by that look: by client_promise (requests.c),
  * which returns whether there is something for every page, seen before the client hears of it.
  */
 void client_promise_after_look(struct client *client, const struct proto_reserve *request);
 bool client_promise(struct client *client);
+
+/* requests.c: the client as reserve.h knows it. */
+struct reserve_peer client_reserve_peer(const struct client *client);
 
 /*
  * requests.c: answers a request of packet_bytes, of which what fits is at request, followed by 0.

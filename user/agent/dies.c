@@ -300,6 +300,7 @@ static void give(const struct dies *dies, struct agent_view *av)
 				if ((e->pushes.push[i].index < 0) == by_id)
 					die_table_push(table, &e->pushes.push[i]);
 	view_dies_changed(&av->view);
+	av->reserved_version = 0;
 }
 
 void dies_sample(struct agent *agent)

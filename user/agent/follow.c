@@ -15,9 +15,8 @@
  * Rounds after a move: as soon as this, and no more than one in 50 of the time, since clients can
  * move as often as they like.
  */
-static const struct pace_limit round_limit = { .part = 50,
-					       .min_ns = 1000000000,
-					       .max_ns = 4000000000 };
+#define TOLD_NS 1000000000ull
+static const struct pace_limit round_limit = { .part = 50, .max_ns = 4000000000 };
 /* With nothing that tells of moves. */
 #define BLIND_NS 5000000000ull
 /* In any case: a group can be renamed (v1), and the kernel may not run a program. */
@@ -126,7 +125,7 @@ static bool is_wanted(struct agent *agent, uint64_t moves, bool can_tell, uint64
 	const struct follow *follow = agent->follow;
 	uint64_t since_ns = now_ns - follow->begin_ns;
 
-	if (!pace_is_due(&follow->rounds, now_ns))
+	if (since_ns < TOLD_NS || now_ns < pace_due_ns(&follow->rounds, &round_limit))
 		return false;
 	return moves != follow->moves || since_ns >= (can_tell ? ANYWAY_NS : BLIND_NS) ||
 	       (follow->again && since_ns >= AGAIN_NS);

@@ -176,7 +176,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	views_read(agent, all, now_ns);
 	spared_look(agent, now_ns);
 	/* What is reserved is in every page, whichever groups are read. */
-	resummed = reserve_look(agent, now_ns);
+	resummed = reserve_look(agent, all, now_ns);
 	for (struct agent_view *av = agent->views; av; av = av->next)
 		if ((all || resummed || av->asked) && publish(agent, av, &counters, now_ns))
 			moved = true;

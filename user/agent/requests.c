@@ -235,7 +235,7 @@ static int do_hooks(struct client *client, const struct proto_header *request)
 	return client_send(client, &reply, sizeof(reply), -1);
 }
 
-static struct reserve_peer reserve_peer(const struct client *client)
+struct reserve_peer client_reserve_peer(const struct client *client)
 {
 	return (struct reserve_peer){
 		.owner = client,
@@ -257,7 +257,7 @@ static int do_reserve(struct client *client, const struct proto_reserve *request
 
 bool client_promise(struct client *client)
 {
-	const struct reserve_peer peer = reserve_peer(client);
+	const struct reserve_peer peer = client_reserve_peer(client);
 	struct proto_reserve_reply *reply = &client->answer.packet.reserve;
 	int r;
 
@@ -280,6 +280,7 @@ bool client_promise(struct client *client)
 /* It counts no more, or no more than until its memory is seen: every page is to say so. */
 static int do_end_reservation(struct client *client, const struct proto_reservation *request)
 {
+	struct proto_header ack = proto_header_make(PROTO_ACK, sizeof(ack), request->header.id);
 	struct agent *agent = client->server->agent;
 	int r;
 
@@ -288,13 +289,15 @@ static int do_end_reservation(struct client *client, const struct proto_reservat
 	client->view->asked = true;
 	r = request->header.type == PROTO_COMMIT ? reserve_commit(agent, client, request)
 						 : reserve_release(agent, client, request);
-	return r ? reply_status(client, &request->header, r)
-		 : ack_after_look(client, &request->header, false);
+	if (r)
+		return reply_status(client, &request->header, r);
+	client_send_after_resum(client, &ack, sizeof(ack));
+	return 0;
 }
 
 static int do_reservations(const struct client *client, const struct proto_reservations *request)
 {
-	const struct reserve_peer peer = reserve_peer(client);
+	const struct reserve_peer peer = client_reserve_peer(client);
 	struct proto_reservations_reply reply = {
 		.header = proto_header_make(PROTO_RESERVATIONS_REPLY, sizeof(reply),
 					    request->header.id),

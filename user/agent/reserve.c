@@ -12,6 +12,7 @@
 #include "agent/peer_process.h"
 #include "agent/views.h"
 #include "core/ledger_view.h"
+#include "core/pace.h"
 #include "core/u64.h"
 #include "host/clock.h"
 #include "host/signals.h"
@@ -23,6 +24,27 @@
  */
 #define GATHER_NS 1000000000ull
 
+/*
+ * What is reserved is in every page, so each change costs a look for all views: some 10 ms for a
+ * thousand. A client can make changes as often as it likes. A user's own may take one in 20 of the
+ * agent's time, and all together one in 4, after a burst that a small host never uses up.
+ */
+static const struct pace_limit user_limit = { .part = 20,
+					      .max_ns = 1000000000,
+					      .burst_ns = 2000000000 };
+static const struct pace_limit all_limit = { .part = 4,
+					     .max_ns = 250000000,
+					     .burst_ns = 1000000000 };
+
+/* Whose changes were published lately. */
+struct changer {
+	struct changer *next;
+	uint32_t uid;
+	const void *group; /* as ledger_entry.group, of uid 0; else NULL */
+	struct pace pace;
+	uint64_t resums; /* the last of them that it was counted for */
+};
+
 /* A client that holds something. */
 struct holder {
 	struct holder *next;
@@ -30,6 +52,7 @@ struct holder {
 	const void *owner;
 	const struct agent_view *view;
 	uint64_t host_bytes; /* all that it holds of the host */
+	bool committed;      /* some of it, since the last resum */
 	int pidfd; /* < 0: this kernel has none, or not for a process outside our pid namespace */
 	sd_event_source *io;
 };
@@ -39,6 +62,11 @@ struct reserve {
 	struct holder *holders;
 	sd_event_source *timer; /* the next expiry; off when nothing is held */
 	bool changed;           /* since every view was given its sums */
+	uint64_t version;       /* of the sums, not 0 */
+	bool resumming;         /* from reserve_resum_begin to _end */
+	uint64_t resums;
+	struct changer *changers;
+	struct pace pace; /* of all of them */
 	struct ledger ledger;
 };
 
@@ -98,7 +126,7 @@ static int on_process_end(sd_event_source *source, int fd, uint32_t revents, voi
 	struct agent *agent = holder->agent;
 
 	reserve_forget(agent, holder->owner);
-	server_want_look(agent);
+	server_want_resum(agent);
 	return 0;
 }
 
@@ -134,7 +162,14 @@ static int holder_new(struct agent *agent, const struct reserve_peer *peer, int 
 
 static struct ledger_view ledger_view(const struct agent_view *av)
 {
-	return (struct ledger_view){ .name = av, .dies = &av->view.dies };
+	return (struct ledger_view){ .name = av, .dies = &av->view.dies, .uid = av->uid };
+}
+
+/* The sums are others: every page is to say so. */
+static void has_changed(struct reserve *reserve)
+{
+	reserve->changed = true;
+	reserve->version++;
 }
 
 /* Is memory of this holder part of what the view's group may still have? */
@@ -177,7 +212,7 @@ static uint64_t group_bytes(const struct reserve *reserve, const struct agent_vi
 	return sum;
 }
 
-bool reserve_look(struct agent *agent, uint64_t now_ns)
+bool reserve_look(struct agent *agent, bool all, uint64_t now_ns)
 {
 	struct reserve *reserve = agent->reserve;
 	struct ledger *ledger;
@@ -186,12 +221,22 @@ bool reserve_look(struct agent *agent, uint64_t now_ns)
 	if (!reserve || (!reserve->ledger.count && !reserve->changed))
 		return false;
 	ledger = &reserve->ledger;
-	changed = reserve->changed;
-	changed |= ledger_expire(ledger, now_ns) > 0;
+	changed = ledger_expire(ledger, now_ns) > 0;
 	changed |= ledger_settle(ledger, visible_everywhere, agent) > 0;
-	reserve->changed = false;
+	/* The host's own view has no engines: its dies are those that the agent samples. */
+	changed |= ledger_share(ledger, &agent->views->view.dies);
+	if (changed)
+		has_changed(reserve);
+	changed = reserve->changed;
 	if (changed)
 		count_holders(reserve);
+	if (changed && !all && !reserve->resumming) {
+		/* Nobody waits for it: with the next look for all, or soon. */
+		server_want_resum(agent);
+		changed = false;
+	} else {
+		reserve->changed = false;
+	}
 	if (ledger->count)
 		/* Up: not a moment before the nanosecond. */
 		sd_event_source_set_time(reserve->timer, ledger_next_expiry_ns(ledger) / 1000 + 1);
@@ -205,13 +250,110 @@ void reserve_figures(const struct agent *agent, struct agent_view *av)
 	const struct reserve *reserve = agent->reserve;
 	struct ledger_view view = ledger_view(av);
 
-	if (reserve)
-		ledger_figures(&reserve->ledger, &view, group_bytes(reserve, av), &av->view.ext);
+	if (!reserve || av->reserved_version == reserve->version)
+		return;
+	ledger_figures(&reserve->ledger, &view, group_bytes(reserve, av), &av->view.ext);
+	av->reserved_version = reserve->version;
+}
+
+/* ---- when every page may be published ---------------------------------------------------------
+ */
+
+static const void *changer_group(const struct reserve_peer *peer)
+{
+	return peer->uid ? NULL : peer->view;
+}
+
+/* Its entry, or where it would be: at the end. Frees those on the way that say nothing any more. */
+static struct changer **find_changer(struct reserve *reserve, const struct reserve_peer *peer,
+				     uint64_t now_ns)
+{
+	struct changer **at = &reserve->changers, *changer;
+
+	while ((changer = *at)) {
+		if (changer->uid == peer->uid && changer->group == changer_group(peer))
+			return at;
+		if (changer->pace.even_ns > now_ns) {
+			at = &changer->next;
+			continue;
+		}
+		*at = changer->next;
+		free(changer);
+	}
+	return at;
+}
+
+uint64_t reserve_due_ns(const struct agent *agent, const struct reserve_peer *peer)
+{
+	struct reserve *reserve = agent->reserve;
+	const struct changer *changer = NULL;
+	uint64_t due_ns;
+
+	if (!reserve)
+		return 0;
+	if (peer)
+		changer = *find_changer(reserve, peer, clock_now_ns());
+	due_ns = pace_due_ns(&reserve->pace, &all_limit);
+	return changer ? u64_max(due_ns, pace_due_ns(&changer->pace, &user_limit)) : due_ns;
+}
+
+void reserve_resum_begin(struct agent *agent)
+{
+	struct reserve *reserve = agent->reserve;
+
+	if (!reserve)
+		return;
+	reserve->resumming = true;
+	/* Reads the host anew: what was allocated and what is no longer reserved show at once. */
+	for (struct holder *holder = reserve->holders; holder; holder = holder->next) {
+		for (struct agent_view *av = holder->committed ? agent->views : NULL; av;
+		     av = av->next)
+			if (counts_within(holder, av))
+				av->asked = true;
+		holder->committed = false;
+	}
+}
+
+void reserve_resum_end(struct agent *agent, uint64_t took_ns)
+{
+	struct reserve *reserve = agent->reserve;
+
+	if (!reserve)
+		return;
+	reserve->resumming = false;
+	reserve->resums++;
+	pace_took(&reserve->pace, &all_limit, took_ns, clock_now_ns());
+}
+
+void reserve_charge(struct agent *agent, const struct reserve_peer *peer, uint64_t took_ns)
+{
+	struct reserve *reserve = agent->reserve;
+	uint64_t now_ns = clock_now_ns();
+	struct changer **at;
+
+	if (!reserve)
+		return;
+	at = find_changer(reserve, peer, now_ns);
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (!*at)
+			return; /* the bound for all of them holds */
+		(*at)->uid = peer->uid;
+		(*at)->group = changer_group(peer);
+	}
+	if ((*at)->resums == reserve->resums)
+		return;
+	(*at)->resums = reserve->resums;
+	pace_took(&(*at)->pace, &user_limit, took_ns, now_ns);
 }
 
 static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	server_want_look(userdata);
+	struct agent *agent = userdata;
+
+	if (ledger_expire(&agent->reserve->ledger, clock_now_ns()))
+		has_changed(agent->reserve);
+	server_want_resum(agent);
 	return 0;
 }
 
@@ -235,6 +377,8 @@ static int open_ledger(struct agent *agent)
 		return r;
 	}
 	sd_event_source_set_enabled(reserve->timer, SD_EVENT_OFF);
+	reserve->version = 1;
+	reserve->resumming = true; /* the first reservation is being made */
 	reserve->config.host_reserve_bytes = agent->config.host_reserve_bytes;
 	reserve->config.cgroup = agent->config.cgroup_level;
 	agent->reserve = reserve;
@@ -253,6 +397,7 @@ static int make_entry(const struct reserve_peer *peer, const struct proto_reserv
 		.made_ns = now_ns,
 		.expiry_ns = now_ns + ask->ttl_ms * NS_PER_MS,
 		.uid = peer->uid,
+		.group = peer->view,
 		.pid = peer->pid,
 	};
 	struct die_id id = { 0 };
@@ -291,7 +436,7 @@ static int add_entry(struct agent *agent, const struct reserve_peer *peer,
 	holder = *find_holder(reserve, peer->owner);
 	if (entry->where.die == LEDGER_HOST)
 		holder->host_bytes = u64_add(holder->host_bytes, entry->bytes);
-	reserve->changed = true;
+	has_changed(reserve);
 	return 0;
 }
 
@@ -356,26 +501,21 @@ static struct ledger_entry *find_entry(struct agent *agent, const void *owner, u
 	if (!agent->reserve)
 		return NULL;
 	if (ledger_expire(&agent->reserve->ledger, clock_now_ns()))
-		agent->reserve->changed = true;
+		has_changed(agent->reserve);
 	return ledger_find(&agent->reserve->ledger, owner, id);
 }
 
 int reserve_commit(struct agent *agent, const void *owner, const struct proto_reservation *ask)
 {
 	struct ledger_entry *entry = find_entry(agent, owner, ask->id);
-	const struct holder *holder;
 	uint64_t now_ns = clock_now_ns();
 
 	if (!entry)
 		return -ESTALE;
-	holder = *find_holder(agent->reserve, owner);
+	(*find_holder(agent->reserve, owner))->committed = true;
 	ledger_commit(entry, ask->done_ns ? ask->done_ns : now_ns, now_ns);
 	if (entry->where.die != LEDGER_HOST)
 		dies_sample(agent);
-	/* Reads the host anew: what was allocated and what is no longer reserved show at once. */
-	for (struct agent_view *av = agent->views; av; av = av->next)
-		if (counts_within(holder, av))
-			av->asked = true;
 	return 0;
 }
 
@@ -386,7 +526,7 @@ int reserve_release(struct agent *agent, const void *owner, const struct proto_r
 	if (!entry)
 		return -ESTALE;
 	ledger_remove(&agent->reserve->ledger, entry);
-	agent->reserve->changed = true;
+	has_changed(agent->reserve);
 	return 0;
 }
 
@@ -443,7 +583,7 @@ bool reserve_forget(struct agent *agent, const void *owner)
 		holder_free(at);
 	if (!ledger_remove_owner(&agent->reserve->ledger, owner))
 		return false;
-	agent->reserve->changed = true;
+	has_changed(agent->reserve);
 	return true;
 }
 
@@ -453,6 +593,12 @@ void reserve_close(struct agent *agent)
 		return;
 	while (agent->reserve->holders)
 		holder_free(&agent->reserve->holders);
+	while (agent->reserve->changers) {
+		struct changer *changer = agent->reserve->changers;
+
+		agent->reserve->changers = changer->next;
+		free(changer);
+	}
 	sd_event_source_disable_unref(agent->reserve->timer);
 	free(agent->reserve);
 	agent->reserve = NULL;

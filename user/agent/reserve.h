@@ -42,8 +42,22 @@ void reserve_list(const struct agent *agent, const struct reserve_peer *peer,
 /* The client has gone, and what it held. True if it held anything: the caller is to look. */
 bool reserve_forget(struct agent *agent, const void *owner);
 
-/* At each look, when every source has been read: what has ended. Returns whether the sums moved. */
-bool reserve_look(struct agent *agent, uint64_t now_ns);
+/*
+ * At each look, when every source has been read: what has ended. all: this look publishes every
+ * view in any case. Returns whether it is to, because the sums moved and somebody waits for that.
+ */
+bool reserve_look(struct agent *agent, bool all, uint64_t now_ns);
+
+/*
+ * A resum: the looks after which every page shows what is reserved by now, for all who wait for
+ * one. reserve_due_ns says when the next may be made because this peer asks (NULL: because
+ * something has ended), in the past: now; so that no user makes them more often than its part of
+ * the agent's time allows. reserve_charge is told after _end of each peer that waited for it.
+ */
+uint64_t reserve_due_ns(const struct agent *agent, const struct reserve_peer *peer);
+void reserve_resum_begin(struct agent *agent);
+void reserve_resum_end(struct agent *agent, uint64_t took_ns);
+void reserve_charge(struct agent *agent, const struct reserve_peer *peer, uint64_t took_ns);
 
 /* Before a view is published: its sums. */
 void reserve_figures(const struct agent *agent, struct agent_view *av);

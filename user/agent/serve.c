@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/clients.h"
@@ -20,6 +21,7 @@
 #include "agent/reserve.h"
 #include "agent/send_fd.h"
 #include "agent/views.h"
+#include "core/u64.h"
 #include "host/clock.h"
 
 /* A client that asks more often is heard again when the interval is over. */
@@ -53,6 +55,46 @@ static void want_look(struct server *server, bool forced)
 void server_want_look(struct agent *agent)
 {
 	want_look(agent->server, false);
+}
+
+/* When a resum may be made for one of those who want it, UINT64_MAX if nobody does. */
+static uint64_t resum_due_ns(const struct server *server)
+{
+	uint64_t due_ns = UINT64_MAX;
+
+	if (server->resum_wanted)
+		due_ns = reserve_due_ns(server->agent, NULL);
+	for (const struct client *c = server->resumming; c && due_ns; c = c->next_waiting) {
+		const struct reserve_peer peer = client_reserve_peer(c);
+
+		due_ns = u64_min(due_ns, reserve_due_ns(server->agent, &peer));
+	}
+	return due_ns;
+}
+
+/* Now, or when the time has come. */
+static void plan_resum(struct server *server)
+{
+	uint64_t due_ns = resum_due_ns(server);
+
+	if (due_ns <= clock_now_ns()) {
+		want_look(server, false);
+	} else if (due_ns != UINT64_MAX) {
+		sd_event_source_set_time(server->resum, due_ns / 1000 + 1);
+		sd_event_source_set_enabled(server->resum, SD_EVENT_ONESHOT);
+	}
+}
+
+static int on_resum(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	plan_resum(userdata);
+	return 0;
+}
+
+void server_want_resum(struct agent *agent)
+{
+	agent->server->resum_wanted = true;
+	plan_resum(agent->server);
 }
 
 static void client_unlink(struct client *client)
@@ -95,7 +137,7 @@ static void client_free(struct client *client)
 			want_look(server, false);
 		}
 		if (reserve_forget(server->agent, client))
-			want_look(server, false);
+			server_want_resum(server->agent);
 		views_put(server->agent, client->view);
 	}
 	if (client->other)
@@ -130,11 +172,30 @@ void client_send_after_look(struct client *client, const void *packet, size_t by
 	wait_for_look(client, forced);
 }
 
+static void wait_for_resum(struct client *client)
+{
+	struct server *server = client->server;
+
+	client->waits = client->resums = true;
+	client->next_waiting = NULL;
+	*server->resumming_end = client;
+	server->resumming_end = &client->next_waiting;
+	plan_resum(server);
+}
+
+void client_send_after_resum(struct client *client, const void *packet, size_t bytes)
+{
+	memcpy(&client->answer.packet, packet, bytes);
+	client->answer.bytes = bytes;
+	client->answer.fd = -1;
+	wait_for_resum(client);
+}
+
 void client_promise_after_look(struct client *client, const struct proto_reserve *request)
 {
 	client->reserve = *request;
 	client->reserves = true;
-	wait_for_look(client, false);
+	wait_for_resum(client);
 }
 
 static void read_request(struct client *client)
@@ -178,6 +239,42 @@ static bool promise_all(const struct server *server)
 	return promised;
 }
 
+static uint64_t own_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* All who want one share it, also those whose time has not come yet. */
+static void resum(struct server *server, bool forced)
+{
+	struct agent *agent = server->agent;
+	uint64_t begin_ns = own_cpu_ns(), took_ns;
+
+	server->resum_wanted = false;
+	if (server->resumming) {
+		*server->waiting_end = server->resumming;
+		server->waiting_end = server->resumming_end;
+		server->resumming = NULL;
+		server->resumming_end = &server->resumming;
+	}
+	reserve_resum_begin(agent);
+	agent_look_asked(agent, forced);
+	if (promise_all(server))
+		agent_look_asked(agent, false);
+	took_ns = own_cpu_ns() - begin_ns;
+	reserve_resum_end(agent, took_ns);
+	for (struct client *client = server->waiting; client; client = client->next_waiting) {
+		const struct reserve_peer peer = client_reserve_peer(client);
+
+		if (client->resums)
+			reserve_charge(agent, &peer, took_ns);
+		client->resums = false;
+	}
+}
+
 /* The look that requests wait for, and their replies. */
 static void flush(struct server *server)
 {
@@ -188,9 +285,10 @@ static void flush(struct server *server)
 	sd_event_source_set_enabled(server->flush, SD_EVENT_OFF);
 	server->look_wanted = server->look_forced = false;
 	server->n_turns = 0;
-	agent_look_asked(server->agent, forced);
-	if (promise_all(server))
-		agent_look_asked(server->agent, false);
+	if (resum_due_ns(server) <= clock_now_ns())
+		resum(server, forced);
+	else
+		agent_look_asked(server->agent, forced);
 	client = server->waiting;
 	server->waiting = NULL;
 	server->waiting_end = &server->waiting;
@@ -337,7 +435,13 @@ int server_open(struct agent *agent)
 	server->clients.next = server->clients.prev = &server->clients;
 	server->subscribers.next = server->subscribers.prev = &server->subscribers;
 	server->waiting_end = &server->waiting;
+	server->resumming_end = &server->resumming;
 	server->start_ns = clock_now_ns();
+	r = sd_event_add_time(agent->event, &server->resum, CLOCK_MONOTONIC, 0, 1, on_resum,
+			      server);
+	if (r < 0)
+		return r;
+	sd_event_source_set_enabled(server->resum, SD_EVENT_OFF);
 	r = sd_event_add_defer(agent->event, &server->flush, on_flush, server);
 	if (r < 0)
 		return r;
@@ -388,6 +492,7 @@ void server_close(struct agent *agent)
 	while (server->clients.next != &server->clients)
 		client_free(server->clients.next);
 	sd_event_source_disable_unref(server->flush);
+	sd_event_source_disable_unref(server->resum);
 	acceptor_close(&server->acceptor);
 	socket_close(agent, &server->socket);
 	peers_close(&server->peers);

@@ -30,6 +30,7 @@ struct agent_view {
 	struct spared_own own;       /* spared.c: the others' stalls and its own */
 	struct psi_live live;        /* of own.total */
 	struct engine_dies *engines; /* what its clients pushed of their dies (dies.c) */
+	uint64_t reserved_version;   /* of its sums (reserve.c); 0: they are to be made again */
 	struct recorder_view trace;  /* what the flight recorder has of it */
 	const char *key;             /* the page's: the cgroup's paths; "" for the host's own */
 	uid_t uid;

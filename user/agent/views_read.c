@@ -84,6 +84,7 @@ static void read_one(struct agent *agent, struct agent_view *av, uint64_t now_ns
 
 	view_read(&av->view, &agent->source, now_ns);
 	av->read_ns = now_ns;
+	av->reserved_version = 0; /* its group may be within another one's limit */
 	av->churn_bytes = agent->churn_bytes;
 	if (av->view.sample.cgroup_psi_some_total_us != some_us)
 		av->stalled_ns = now_ns;

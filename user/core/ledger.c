@@ -12,8 +12,22 @@ bool ledger_where_same(const struct ledger_where *a, const struct ledger_where *
 	if (a->die == LEDGER_HOST || b->die == LEDGER_HOST)
 		return a->die == b->die;
 	if (die_id_is_known(&a->id) || die_id_is_known(&b->id))
-		return die_id_is_same(&a->id, &b->id);
+		return die_id_is_same(&a->id, &b->id) &&
+		       ((a->sampled && b->sampled) || a->uid == b->uid);
 	return a->die == b->die && a->view == b->view;
+}
+
+static bool is_same_user(const struct ledger_entry *a, const struct ledger_entry *b)
+{
+	return a->uid == b->uid && (a->uid || a->group == b->group);
+}
+
+/* Places that are free for this user; it may have as many as it leaves. */
+static uint32_t places_left(const struct ledger *ledger, uint32_t uid)
+{
+	uint32_t max = uid ? LEDGER_MAX - LEDGER_ROOT_KEPT : LEDGER_MAX;
+
+	return ledger->count < max ? max - ledger->count : 0;
 }
 
 int ledger_add(struct ledger *ledger, const struct ledger_entry *entry, uint64_t room_bytes)
@@ -26,15 +40,15 @@ int ledger_add(struct ledger *ledger, const struct ledger_entry *entry, uint64_t
 	for (uint32_t i = 0; i < ledger->count; i++) {
 		const struct ledger_entry *e = &ledger->entry[i];
 
-		n_user += e->uid == entry->uid;
+		n_user += is_same_user(e, entry);
 		if (e->owner != entry->owner)
 			continue;
 		n_owner++;
 		if (e->id == entry->id)
 			return -EEXIST;
 	}
-	if (ledger->count == LEDGER_MAX || n_owner >= LEDGER_OWNER_MAX ||
-	    (entry->uid && n_user >= LEDGER_USER_MAX))
+	if (n_owner >= LEDGER_OWNER_MAX || n_user >= LEDGER_USER_MAX ||
+	    n_user >= places_left(ledger, entry->uid))
 		return -EDQUOT;
 	if (entry->bytes > room_bytes)
 		return -ENOSPC;

@@ -14,11 +14,14 @@
 
 #include "core/dies.h"
 
-/* Bounds that no client can pass: of all, of one owner (each die and the host, twice), of a user.
+/*
+ * Bounds that no client can pass: of all, of one owner (each die and the host, twice), of a user. A
+ * user has no more places than it leaves for others, and some are kept for uid 0.
  */
 #define LEDGER_MAX       512
 #define LEDGER_OWNER_MAX 64
 #define LEDGER_USER_MAX  128
+#define LEDGER_ROOT_KEPT 32
 
 /* A committed one goes after this even if no newer figure ever comes: the die is then stale. */
 #define LEDGER_SETTLE_NS 10000000000ull
@@ -30,6 +33,12 @@ struct ledger_where {
 	int32_t die;      /* LEDGER_HOST, or the place in the die table of who asked */
 	struct die_id id; /* of the die; all zero: it has no name but its place ... */
 	const void *view; /* ... in this view, and is no other view's */
+	/*
+	 * The agent samples the die of this id itself, so it is every user's. Otherwise it is what
+	 * one user's engines say of it, and no other user's.
+	 */
+	bool sampled;
+	uint32_t uid; /* of that user */
 };
 
 struct ledger_entry {
@@ -41,9 +50,10 @@ struct ledger_entry {
 	uint64_t expiry_ns; /* not counted from here on */
 	uint64_t done_ns;   /* committed: its memory was allocated at this time; 0: not yet */
 	struct ledger_where where;
-	uint32_t uid; /* of the owner; root's number is bounded by the whole alone */
-	int32_t pid;  /* 0: not known */
-	bool told;    /* in a process's own ledger: the agent has it too */
+	uint32_t uid;      /* of the owner */
+	const void *group; /* of the owner, as a name: in each, uid 0 is another user */
+	int32_t pid;       /* 0: not known */
+	bool told;         /* in a process's own ledger: the agent has it too */
 };
 
 /* All zero is the empty ledger. Entries are in the order of their serials. */
@@ -53,7 +63,8 @@ struct ledger {
 	struct ledger_entry entry[LEDGER_MAX];
 };
 
-/* The same memory: the host, one die by its id, or one nameless die of a view. */
+/* The same memory: the host, one die by its id as far as users share it, or one nameless die of a
+ * view. */
 bool ledger_where_same(const struct ledger_where *a, const struct ledger_where *b);
 
 /*

@@ -15,14 +15,16 @@ static int where_place(const struct ledger_view *view, const struct ledger_where
 	int place = where->view == view->name ? where->die : -ENODEV;
 
 	if (die_id_is_known(&where->id))
-		place = die_table_find(view->dies, &where->id);
+		place = where->sampled || where->uid == view->uid
+				? die_table_find(view->dies, &where->id)
+				: -ENODEV;
 	return place >= 0 && view->dies->die[place].budget_bytes ? place : -ENODEV;
 }
 
 int ledger_where_find(const struct ledger_view *view, int die, const struct die_id *id,
 		      struct ledger_where *ret)
 {
-	struct ledger_where where = { .die = die, .id = *id, .view = view->name };
+	struct ledger_where where = { .die = die, .id = *id, .view = view->name, .uid = view->uid };
 
 	if (die == LEDGER_HOST && !die_id_is_known(id)) {
 		*ret = host;
@@ -34,6 +36,7 @@ int ledger_where_find(const struct ledger_view *view, int die, const struct die_
 	if (where.die < 0)
 		return -ENODEV;
 	where.id = view->dies->die[where.die].id;
+	where.sampled = view->dies->die[where.die].total_bytes;
 	*ret = where;
 	return 0;
 }
@@ -45,6 +48,40 @@ uint64_t ledger_room_bytes(const struct ledger *ledger, const struct ledger_wher
 	if (where->die == LEDGER_HOST)
 		return admission_host_room_bytes(config, state, ext);
 	return u64_sub(view->dies->die[where->die].free_bytes, ledger_sum_bytes(ledger, where));
+}
+
+/* What every user has of a die. */
+static uint64_t shared_bytes(const struct ledger *ledger, const struct die_id *id)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < ledger->count; i++) {
+		const struct ledger_entry *e = &ledger->entry[i];
+
+		if (e->where.sampled && die_id_is_same(&e->where.id, id))
+			sum = u64_add(sum, e->bytes);
+	}
+	return sum;
+}
+
+bool ledger_share(struct ledger *ledger, const struct die_table *sampled)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < ledger->count; i++) {
+		struct ledger_entry *e = &ledger->entry[i];
+		int place;
+
+		if (e->where.die == LEDGER_HOST || e->where.sampled ||
+		    !die_id_is_known(&e->where.id))
+			continue;
+		place = die_table_find(sampled, &e->where.id);
+		if (place < 0 || u64_add(e->bytes, shared_bytes(ledger, &e->where.id)) >
+					 sampled->die[place].total_bytes)
+			continue;
+		e->where.sampled = any = true;
+	}
+	return any;
 }
 
 void ledger_figures(const struct ledger *ledger, const struct ledger_view *view,

@@ -15,6 +15,7 @@
 struct ledger_view {
 	const void *name; /* as ledger_where.view */
 	const struct die_table *dies;
+	uint32_t uid; /* whose it is */
 };
 
 /*
@@ -32,6 +33,13 @@ int ledger_where_find(const struct ledger_view *view, int die, const struct die_
 uint64_t ledger_room_bytes(const struct ledger *ledger, const struct ledger_where *where,
 			   const struct admission_config *config, const struct ledger_view *view,
 			   const pn_mem_state *state, const pn_mem_ext *ext);
+
+/*
+ * Dies that the agent has begun to sample (the table is its own) become every user's, but for what
+ * does not fit into them beside the reservations that are every user's by then: no user's words
+ * count for more than a die has. Returns whether any did.
+ */
+bool ledger_share(struct ledger *ledger, const struct die_table *sampled);
 
 /* The sums in *ext. group_bytes: of the host's, what counts within the view's cgroup limit. */
 void ledger_figures(const struct ledger *ledger, const struct ledger_view *view,

@@ -4,14 +4,13 @@
 
 #include "core/u64.h"
 
-bool pace_is_due(const struct pace *pace, uint64_t now_ns)
+uint64_t pace_due_ns(const struct pace *pace, const struct pace_limit *limit)
 {
-	return now_ns >= pace->due_ns;
+	return u64_sub(pace->even_ns, limit->burst_ns);
 }
 
 void pace_took(struct pace *pace, const struct pace_limit *limit, uint64_t took_ns, uint64_t now_ns)
 {
-	uint64_t gap_ns = u64_min(took_ns, limit->max_ns / limit->part) * limit->part;
-
-	pace->due_ns = now_ns + u64_max(gap_ns, limit->min_ns);
+	pace->even_ns = u64_max(pace->even_ns, now_ns) +
+			u64_min(took_ns, limit->max_ns / limit->part) * limit->part;
 }

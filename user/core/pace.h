@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How soon something that clients can cause is done again: so late that it takes no more than a
- * part of the time, however long it takes. Pure; all zero is due.
+ * part of the time, however long it takes. Pure; all zero is due at once.
  */
 #ifndef PNMEM_CORE_PACE_H
 #define PNMEM_CORE_PACE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct pace_limit {
-	uint32_t part;   /* it may take one in so many of the time */
-	uint64_t min_ns; /* between the end of one and the begin of the next */
-	uint64_t max_ns;
+	uint32_t part;     /* it may take one in so many of the time ... */
+	uint64_t burst_ns; /* ... but at first all of it, until it is so far ahead */
+	uint64_t max_ns;   /* what one that took very long adds to that */
 };
 
 struct pace {
-	uint64_t due_ns;
+	uint64_t even_ns; /* when it will have taken no more than its part */
 };
 
-bool pace_is_due(const struct pace *pace, uint64_t now_ns);
+/* When it may be done next; in the past: now. */
+uint64_t pace_due_ns(const struct pace *pace, const struct pace_limit *limit);
 
 /* It was done, which took so long, and has ended now. */
 void pace_took(struct pace *pace, const struct pace_limit *limit, uint64_t took_ns,
