@@ -15,6 +15,7 @@
 #include "agent/hooks.h"
 #include "core/level.h"
 #include "core/spared.h"
+#include "core/pace.h"
 #include "host/host_file.h"
 #include "host/source.h"
 
@@ -86,6 +87,8 @@ struct agent {
 	uint32_t mode;       /* PN_MODE_*: what wakes the agent for stalls */
 	int trigger_fd;      /* PSI trigger, -1: none */
 	bool memcg_poll;     /* no hook tells of cgroup events: poll memory.events */
+	struct pace memcg_looks;     /* that those cause (memcg_events.c) */
+	sd_event_source *memcg_look; /* the next of them, NULL: none had to wait yet */
 	unsigned n_cpus; /* online at the start: libc opens a file to tell, so not at every look */
 	uint64_t event_ns;   /* kernel record or trigger that asked for the next look, 0 none */
 	uint64_t trigger_ns; /* last time the PSI trigger fired */

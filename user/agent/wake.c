@@ -129,6 +129,8 @@ void wake_open(struct agent *agent)
 
 void wake_close(struct agent *agent)
 {
+	sd_event_source_disable_unref(agent->memcg_look);
+	agent->memcg_look = NULL;
 	hooks_close(agent->hooks);
 	agent->hooks = NULL;
 	if (agent->trigger_fd >= 0)
