@@ -5,7 +5,6 @@
  * of it runs without root too.
  */
 #include <bpf/bpf.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -407,28 +406,12 @@ static void test_pid_of_the_agent(void **state)
 
 /* ---- clients that mean no good ------------------------------------------------------------- */
 
-static int count_fds(pid_t pid)
-{
-	char path[64];
-	struct dirent *entry;
-	int n = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	dir = opendir(path);
-	while (dir && (entry = readdir(dir)))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 static int fds_wanted;
 
 static bool fds_are_back(void *arg)
 {
 	/* Fewer: the connection of the agent's start may have been counted, too. */
-	return count_fds(agent.pid) <= fds_wanted;
+	return agent_proc_descriptors(&agent, NULL) <= fds_wanted;
 }
 
 static void test_garbage(void **state)
@@ -437,7 +420,7 @@ static void test_garbage(void **state)
 	int socks[64], null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
-	fds_wanted = count_fds(agent.pid);
+	fds_wanted = agent_proc_descriptors(&agent, NULL);
 	srand(1);
 	for (int round = 0; round < 20; round++) {
 		for (int i = 0; i < 64; i++) {
