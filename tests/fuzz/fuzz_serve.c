@@ -15,6 +15,7 @@
 #include "agent/agent.h"
 #include "agent/clients.h"
 #include "agent/dies.h"
+#include "agent/follow.h"
 #include "agent/reserve.h"
 #include "agent/views.h"
 #include "lib/made_host.h"
@@ -72,6 +73,7 @@ static void begin(void)
 	require(!server_open(&agent) && !host_source_open(&agent.source, agent.procfs_fd));
 	require(!views_open(&agent));
 	require(!sleepers_open(&agent));
+	require(!views_open(&agent) && !follow_open(&agent));
 	require(sd_event_add_time(agent.event, &agent.timer, CLOCK_MONOTONIC, 0, 1, on_timer,
 				  NULL) >= 0);
 	setenv("PN_DIE_SOURCE", "push", 1);

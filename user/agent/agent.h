@@ -14,8 +14,8 @@
 
 #include "agent/hooks.h"
 #include "core/level.h"
-#include "core/spared.h"
 #include "core/pace.h"
+#include "core/spared.h"
 #include "host/host_file.h"
 #include "host/source.h"
 
