@@ -17,6 +17,7 @@
 #include "agent/closer.h"
 #include "agent/dies.h"
 #include "agent/follow.h"
+#include "agent/folder.h"
 #include "agent/launcher.h"
 #include "agent/log.h"
 #include "agent/notify.h"
@@ -208,6 +209,9 @@ static int agent_open(struct agent *agent)
 		return -errno;
 	}
 	agent->cgroupfs_fd = open(agent->options->cgroupfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (agent->cgroupfs_fd < 0)
+		log_line(LOG_NOTICE, "no cgroups are read: %s: %s", agent->options->cgroupfs,
+			 strerror(errno));
 	r = sd_event_new(&agent->event);
 	if (r < 0)
 		return r;
@@ -281,6 +285,32 @@ static int run(struct agent *agent)
 	return r < 0 ? r : 0;
 }
 
+/* In the background the agent leaves this folder. A library without a '/' is looked for. */
+static int make_paths_absolute(struct agent_options *options)
+{
+	static const char *const variables[] = { "PN_TRACE_DIR", "PNMEM_BTF", "PNMEM_DIES" };
+	const char **paths[] = { &options->socket_path, &options->procfs, &options->cgroupfs,
+				 &options->cuda_lib };
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		if (!*paths[i] || (paths[i] == &options->cuda_lib && !strchr(*paths[i], '/')))
+			continue;
+		*paths[i] = folder_absolute(*paths[i]);
+		if (!*paths[i])
+			return -errno;
+	}
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+		const char *path = getenv(variables[i]);
+
+		if (!path || !*path)
+			continue;
+		path = folder_absolute(path);
+		if (!path || setenv(variables[i], path, 1))
+			return -errno;
+	}
+	return 0;
+}
+
 /*
  * Into the background: the parent stays until the child is ready or has failed, and ends with the
  * child's status. Returns the descriptor on which the child reports; the parent does not return.
@@ -351,6 +381,11 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, "pnmemd"); /* the bundle's loader starts us under its own name */
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	r = make_paths_absolute(&options);
+	if (r) {
+		log_line(LOG_ERR, "cannot tell which folder this is: %s", strerror(-r));
+		return EXIT_FAILURE;
+	}
 	if (!options.foreground) {
 		ready_fd = go_background();
 		if (ready_fd < 0) {

@@ -141,7 +141,9 @@ static int signals_open_dir(int callers_fd, const char *path, int *ret_fd, int *
 	int fd;
 
 	*ret_own_fd = -1;
-	*ret_fd = callers_fd;
+	*ret_fd = callers_fd == SIGNALS_NO_DIR ? -1 : callers_fd;
+	if (callers_fd == SIGNALS_NO_DIR)
+		return 0;
 	if (callers_fd != -1)
 		return fcntl(callers_fd, F_GETFD) < 0 ? -errno : 0;
 	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

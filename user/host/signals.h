@@ -8,6 +8,9 @@
 
 #include "pn_host_signals.h"
 
+/* For pn_host_signals_open, whose -1 is the machine's own folder: there is no such folder. */
+#define SIGNALS_NO_DIR (-2)
+
 /* From here on the group that the process was in at the last read is meant (cgroup_pin). */
 void signals_pin(pn_host_signals *hs);
 

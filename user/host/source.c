@@ -4,10 +4,13 @@
 
 #include <string.h>
 
+#include "host/signals.h"
+
 int host_source_open(struct host_source *source, int procfs_fd)
 {
 	memset(source, 0, sizeof(*source));
-	return pn_host_signals_open(&source->signals, procfs_fd, -1, -1);
+	return pn_host_signals_open(&source->signals, procfs_fd < 0 ? SIGNALS_NO_DIR : procfs_fd,
+				    SIGNALS_NO_DIR, -1);
 }
 
 static void fold_reading(struct host_source *source, uint64_t now_ns)

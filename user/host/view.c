@@ -7,13 +7,15 @@
 #include "core/u64.h"
 #include "host/clock.h"
 #include "host/page_wake.h"
+#include "host/signals.h"
 
 int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_fd, int pid)
 {
 	memset(view, 0, sizeof(*view));
 	view->page = page;
 	page_init(page);
-	return pn_host_signals_open(&view->group, procfs_fd, cgroupfs_fd, pid);
+	return pn_host_signals_open(&view->group, procfs_fd < 0 ? SIGNALS_NO_DIR : procfs_fd,
+				    cgroupfs_fd < 0 ? SIGNALS_NO_DIR : cgroupfs_fd, pid);
 }
 
 void view_dies_changed(struct view *view)
