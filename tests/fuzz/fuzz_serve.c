@@ -71,9 +71,7 @@ static void begin(void)
 	agent.procfs_fd = open(host.dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	require(agent.procfs_fd >= 0 && sd_event_new(&agent.event) >= 0);
 	require(!server_open(&agent) && !host_source_open(&agent.source, agent.procfs_fd));
-	require(!views_open(&agent));
-	require(!sleepers_open(&agent));
-	require(!views_open(&agent) && !follow_open(&agent));
+	require(!views_open(&agent) && !sleepers_open(&agent) && !follow_open(&agent));
 	require(sd_event_add_time(agent.event, &agent.timer, CLOCK_MONOTONIC, 0, 1, on_timer,
 				  NULL) >= 0);
 	setenv("PN_DIE_SOURCE", "push", 1);
