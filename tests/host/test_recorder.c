@@ -17,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -24,10 +25,12 @@
 #include "../skip.h"
 #include "../unit/host_tree.h"
 #include "agent/recorder_memory.h"
+#include "core/proto.h"
 #include "core/trace.h"
 #include "host/clock.h"
 #include "lib/agent_proc.h"
 #include "lib/pressure.h"
+#include "lib/raw_client.h"
 #include "lib/verdict_log.h"
 #include "pn_batch.h"
 #include "pn_engine.h"
@@ -426,8 +429,9 @@ static void visit(int i)
 }
 
 /*
- * Engines that come and go beside one that stays: they take the numbers of those before them, and
- * their names, more than the ring of names holds, do not drive out that of the one that stays.
+ * Engines come and go beside one that stays. They take the numbers of those before them. Their
+ * names are more than the ring of names holds, and the name of the one that stays is kept
+ * nevertheless.
  */
 static void test_views_come_and_go(void **state)
 {
@@ -448,7 +452,9 @@ static void test_views_come_and_go(void **state)
 		visit(i);
 	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
 	content = read_file(path);
-	assert_true(content.ended_views > VISITS / 2);
+	/* Root's share of the names was used up before the ring had gone round. */
+	assert_in_range(content.ended_views, 20, VISITS - 20);
+	assert_true(content.drops.recorder_count >= VISITS - content.ended_views);
 	assert_string_equal(content.first_view, "/stays");
 	assert_in_range(content.highest_view, 2, 10);
 	assert_int_equal(strlen(content.ended_view), sizeof(content.ended_view) - 1);
@@ -483,7 +489,7 @@ static void test_ended(void **state)
 static void test_ended_with_an_answer_unread(void **state)
 {
 	static struct recorder_memory memory = { .live = 1 };
-	struct recorder_request request = { .why = "test" };
+	struct recorder_request request = { .number = 1, .group = "dump", .why = "test" };
 	struct pollfd answered = { .events = POLLIN };
 	int socks[2], status;
 	pid_t pid;
@@ -496,11 +502,10 @@ static void test_ended_with_an_answer_unread(void **state)
 		_exit(0);
 	}
 	close(socks[1]);
-	recorder_path(request.path, dir.path);
 	assert_true(send(socks[0], &request, sizeof(request), 0) > 0);
 	answered.fd = socks[0];
 	assert_int_equal(poll(&answered, 1, LIMIT_MS), 1);
-	request.path[0] = 0;
+	request.number = 0;
 	assert_true(send(socks[0], &request, sizeof(request), 0) > 0);
 	close(socks[0]);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -510,6 +515,21 @@ static void test_ended_with_an_answer_unread(void **state)
 /* ---- files that are too many, and no room -------------------------------------------------------
  */
 
+static bool is_there(const char *name)
+{
+	char path[PATH_BYTES];
+
+	snprintf(path, sizeof(path), "%s/%s", dir.path, name);
+	return !access(path, F_OK);
+}
+
+static void dump(char path[static 256])
+{
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, 256), 0);
+	assert_true(read_file(path).dumps == 1);
+}
+
+/* Files of an agent that named them by the time are older than all others. */
 static void test_rotation(void **state)
 {
 	char path[256], name[64];
@@ -520,14 +540,366 @@ static void test_rotation(void **state)
 	}
 	tree_write(&dir, "notes.txt", "not ours");
 	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
-	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	dump(path);
 	assert_int_equal(find().files, 8);
 	assert_int_equal(find().others, 1);
-	assert_string_equal(find().path, path); /* the newest stays */
-	snprintf(path, sizeof(path), "%s/pnmem-20200106T000000.000000Z.pntrace", dir.path);
-	assert_int_equal(access(path, F_OK), 0);
-	snprintf(path, sizeof(path), "%s/pnmem-20200105T000000.000000Z.pntrace", dir.path);
-	assert_int_equal(access(path, F_OK), -1);
+	assert_true(is_there("pnmem-20200106T000000.000000Z.pntrace"));
+	assert_false(is_there("pnmem-20200105T000000.000000Z.pntrace"));
+}
+
+/* The clock said another year when the files that are there were written. */
+static void test_clock_set_back(void **state)
+{
+	char path[256], name[64];
+
+	for (int i = 1; i <= 8; i++) {
+		snprintf(name, sizeof(name), "pnmem-%08d-dump-2099010%dT000000Z.pntrace", i, i);
+		tree_write(&dir, name, "later");
+		snprintf(name, sizeof(name), "pnmem-2099010%dT000000.000000Z.pntrace", i);
+		tree_write(&dir, name, "later");
+	}
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	dump(path);
+	assert_int_equal(find().files, 8);
+	assert_false(is_there("pnmem-00000001-dump-20990101T000000Z.pntrace"));
+	assert_true(is_there("pnmem-00000002-dump-20990102T000000Z.pntrace"));
+}
+
+/* A user has four files, and the last one of each other user stays. */
+static void test_rotation_by_user(void **state)
+{
+	char path[256], name[64];
+	int number = 0;
+
+	tree_write(&dir, "pnmem-00000001-u7-20200101T000000Z.pntrace", "the only one");
+	tree_write(&dir, "pnmem-00000002-host-20200101T000000Z.pntrace", "the only one");
+	for (number = 3; number < 60; number++) {
+		snprintf(name, sizeof(name), "pnmem-%08d-u%d-20200101T000000Z.pntrace", number,
+			 1000 + number % 4);
+		tree_write(&dir, name, "an attacker's");
+	}
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	dump(path);
+	assert_int_equal(find().files, 4 * 4 + 3);
+	assert_true(is_there("pnmem-00000001-u7-20200101T000000Z.pntrace"));
+	assert_true(is_there("pnmem-00000002-host-20200101T000000Z.pntrace"));
+	/* More users than there are files in all: users with several files give theirs. */
+	for (; number < 60 + 25; number++) {
+		snprintf(name, sizeof(name), "pnmem-%08d-u%d-20200101T000000Z.pntrace", number,
+			 2000 + number);
+		tree_write(&dir, name, "its only one");
+	}
+	dump(path);
+	assert_int_equal(find().files, 32);
+	assert_true(is_there("pnmem-00000001-u7-20200101T000000Z.pntrace"));
+	assert_true(is_there("pnmem-00000002-host-20200101T000000Z.pntrace"));
+	assert_true(is_there("pnmem-00000060-u2060-20200101T000000Z.pntrace"));
+}
+
+/* ---- the folder ---------------------------------------------------------------------------------
+ */
+
+static void expect_refused(void)
+{
+	static const char said[] = "must be a folder that belongs to root";
+	int count = agent_proc_log_count(&agent, said);
+	char path[256];
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_true(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)) < 0);
+	agent_proc_signal(&agent, SIGUSR1);
+	assert_int_equal(find().files, 0);
+	assert_int_equal(agent_proc_log_count(&agent, said), count + 1);
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	assert_int_equal(find().files, 0);
+}
+
+/* Who may write in the folder could put another file in the place of one that the agent makes. */
+static void test_folder_of_others(void **state)
+{
+	char link[PATH_BYTES];
+
+	if (getuid())
+		skip_because("needs root");
+	assert_int_equal(chmod(dir.path, 0777), 0);
+	expect_refused();
+	assert_int_equal(chmod(dir.path, 01777), 0);
+	expect_refused();
+	assert_int_equal(chmod(dir.path, 0770), 0);
+	expect_refused();
+	assert_int_equal(chmod(dir.path, 0700), 0);
+	assert_int_equal(chown(dir.path, 65534, 65534), 0);
+	expect_refused();
+	assert_int_equal(chown(dir.path, 0, 0), 0);
+	snprintf(link, sizeof(link), "%s.link", dir.path);
+	assert_int_equal(symlink(dir.path, link), 0);
+	setenv("PN_TRACE_DIR", link, 1);
+	expect_refused();
+	setenv("PN_TRACE_DIR", dir.path, 1);
+	assert_int_equal(unlink(link), 0);
+}
+
+static bool has_others(void *arg)
+{
+	return find().others == *(int *)arg;
+}
+
+/* What an agent that was killed left half-written is removed; what is not such a file stays. */
+static void test_stale_parts(void **state)
+{
+	char path[PATH_BYTES + 80];
+
+	if (getuid())
+		skip_because("needs root");
+	tree_write(&dir, "pnmem-20200101T000000.000000Z.pntrace.part", "half");
+	tree_write(&dir, "pnmem-00000007-u0-20200101T000000Z.pntrace.part", "half");
+	tree_write(&dir, "other.pntrace.part", "not ours");
+	tree_write(&dir, "pnmem-00000009-u0-20200101T000000Z.pntrace.part", "another user's");
+	snprintf(path, sizeof(path), "%s/pnmem-00000009-u0-20200101T000000Z.pntrace.part",
+		 dir.path);
+	assert_int_equal(chown(path, 65534, 65534), 0);
+	snprintf(path, sizeof(path), "%s/pnmem-00000008-u0-20200101T000000Z.pntrace.part",
+		 dir.path);
+	assert_int_equal(symlink("/etc/passwd", path), 0);
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_true(test_until(has_others, (int[]){ 3 }, LIMIT_MS));
+	assert_false(is_there("pnmem-20200101T000000.000000Z.pntrace.part"));
+	assert_false(is_there("pnmem-00000007-u0-20200101T000000Z.pntrace.part"));
+}
+
+/* ---- the writer is killed -----------------------------------------------------------------------
+ */
+
+static pid_t child_of(pid_t parent)
+{
+	char path[64];
+	int child = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", parent, parent);
+	file = fopen(path, "re");
+	if (!file || fscanf(file, "%d", &child) != 1)
+		child = 0;
+	if (file)
+		fclose(file);
+	return child;
+}
+
+static bool is_recorder(pid_t pid)
+{
+	char path[64], comm[32] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (!fgets(comm, sizeof(comm), file))
+		comm[0] = 0;
+	fclose(file);
+	return !strcmp(comm, "pnmem-recorder\n");
+}
+
+static bool has_another_writer(void *arg)
+{
+	pid_t *writer = arg, pid = child_of(writer[0]);
+
+	if (!pid || pid == writer[1] || !is_recorder(pid))
+		return false;
+	writer[1] = pid;
+	return true;
+}
+
+/* It is started again, and then finds the request at which it was killed. */
+static void test_writer_killed(void **state)
+{
+	char path[256];
+	pid_t writer[2] = { 0 };
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	/* The first child that the agent starts. */
+	writer[0] = child_of(agent.pid);
+	assert_true(writer[0] > 0);
+	assert_true(test_until(has_another_writer, writer, LIMIT_MS));
+	kill(writer[1], SIGKILL);
+	dump(path);
+	assert_true(test_until(has_another_writer, writer, LIMIT_MS));
+	kill(writer[1], SIGSTOP);
+	agent_proc_signal(&agent, SIGUSR1);
+	usleep(20000); /* it is better, but not needed, that it is asked before it is killed */
+	kill(writer[1], SIGKILL);
+	expect_files(2);
+	assert_string_equal(read_file(find().path).why, "SIGUSR1");
+	assert_int_equal(agent_proc_log_count(&agent, "writer has ended"), 0);
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
+	assert_int_equal(find().files, 2);
+}
+
+/* ---- users who mean no good ---------------------------------------------------------------------
+ */
+
+/* In the child: a client of this user, whose own page it makes CRITICAL by a die without room. */
+static int push(int sock, uint64_t free_bytes)
+{
+	struct proto_set_die request = {
+		.header = proto_header_make(PROTO_SET_DIE, sizeof(request), 1),
+		.free_bytes = free_bytes,
+		.budget_bytes = 1ull << 40,
+	};
+	struct proto_die_place reply;
+	int r = raw_send(sock, &request, sizeof(request), NULL, 0);
+
+	return r ? r : raw_receive(sock, &reply, sizeof(reply), NULL, LIMIT_MS) <= 0;
+}
+
+static void run_pusher(uid_t uid, bool floods, int ready_fd)
+{
+	uint64_t turn = 0;
+	int sock;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (setgid(uid) || setuid(uid))
+		_exit(1);
+	sock = raw_connect(agent.socket_path);
+	if (sock < 0 || raw_hello(sock) || push(sock, 0) || write(ready_fd, "", 1) != 1)
+		_exit(2);
+	while (floods) {
+		if (push(sock, turn++ % 2 ? 0 : turn << 30))
+			_exit(3);
+		if (turn % 64)
+			continue;
+		close(sock);
+		sock = raw_connect(agent.socket_path);
+		if (sock < 0 || raw_hello(sock))
+			_exit(4);
+	}
+	pause();
+	_exit(0);
+}
+
+/* Returns when it has pushed. */
+static pid_t start_pusher(uid_t uid, bool floods)
+{
+	int fds[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(chmod(agent.dir, 0711), 0);
+	pid = fork();
+	if (!pid)
+		run_pusher(uid, floods, fds[1]);
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	close(fds[0]);
+	return pid;
+}
+
+static void stop_pusher(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* The file of this user's episode, whose name says whose it is; "": none. */
+static const char *file_of(const char *group)
+{
+	static char path[700];
+	struct dirent **names;
+	int n = scandir(dir.path, &names, NULL, alphasort);
+	char middle[32];
+
+	path[0] = 0;
+	snprintf(middle, sizeof(middle), "-%s-", group);
+	for (int i = 0; i < n; i++) {
+		size_t length = strlen(names[i]->d_name);
+
+		if (strstr(names[i]->d_name, middle) && length > 8 &&
+		    !strcmp(names[i]->d_name + length - 8, ".pntrace"))
+			snprintf(path, sizeof(path), "%s/%s", dir.path, names[i]->d_name);
+		free(names[i]);
+	}
+	free(names);
+	return path;
+}
+
+static bool has_file_of(void *arg)
+{
+	return file_of(arg)[0];
+}
+
+static bool ended_in_file_of(void *arg)
+{
+	return strstr(read_file(file_of(arg)).why, "to the end of an engine");
+}
+
+/* A pusher's page stays CRITICAL. What happens to others is written at once all the same. */
+static void test_critical_of_another_user(void **state)
+{
+	const char *args[] = { "--no-bpf", "--procfs", proc.path, NULL };
+	pid_t first, second;
+
+	if (getuid())
+		skip_because("needs root to become another user");
+	tree_make(&proc);
+	args[2] = proc.path;
+	tree_write(&proc, "pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	set_avail(12000);
+	setenv("PN_LEVEL_HOLD_MS", "0", 1);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	assert_int_equal(pn_memwatch_start(), 0);
+	first = start_pusher(65534, false);
+	assert_true(test_until(has_file_of, "u65534", LIMIT_MS));
+	second = start_pusher(1000, false);
+	assert_true(test_until(has_file_of, "u1000", LIMIT_MS));
+	set_avail(900);
+	assert_true(test_until(has_file_of, "host", LIMIT_MS));
+	/* Its engine dies: its file is completed, though another's level is still CRITICAL. */
+	stop_pusher(second);
+	assert_true(test_until(ended_in_file_of, "u1000", LIMIT_MS));
+	assert_int_equal(read_file(file_of("u1000")).ended_views, 1);
+	assert_string_equal(file_of("u0"), ""); /* our own view had no level of its own */
+	stop_pusher(first);
+	unsetenv("PN_LEVEL_HOLD_MS");
+	tree_free(&proc);
+}
+
+/* How many bytes of the dump are records that these clients caused; the host's stay in it. */
+static void test_flood_of_records(void **state)
+{
+	const char *args[] = { "--no-bpf", NULL };
+	struct content content;
+	uint64_t begin_ns, now_ns, allowed_bytes, bytes;
+	pid_t pid[10];
+	char path[256];
+
+	if (getuid())
+		skip_because("needs root to become another user");
+	setenv("PN_RECORDER_BYTES", "1M", 1);
+	begin_ns = clock_now_ns();
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	for (int i = 0; i < 10; i++)
+		pid[i] = start_pusher(1000 + (uid_t)i % 4, true);
+	usleep(6000000); /* more is only more of the same: the agent's share is compared */
+	for (int i = 0; i < 10; i++)
+		stop_pusher(pid[i]);
+	do
+		usleep(10000);
+	while (pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)) == -EBUSY);
+	now_ns = clock_now_ns();
+	content = read_file(path);
+	bytes = content.looks_of_groups * trace_record_bytes(sizeof(struct trace_look)) +
+		content.count[TRACE_DIE] * trace_record_bytes(sizeof(struct trace_die));
+	/* As in recorder_users.c: 2.1 bursts and what came back since. */
+	allowed_bytes = MIB / 8 * 21 / 10 + MIB / 4 * ((now_ns - begin_ns) / 1000000) / 60000;
+	print_message("# %llu bytes of clients, %llu allowed, %llu left out\n",
+		      (unsigned long long)bytes, (unsigned long long)allowed_bytes,
+		      (unsigned long long)content.drops.recorder_count);
+	assert_true(bytes > 0 && bytes <= allowed_bytes);
+	assert_true(content.drops.recorder_count > 0);
+	assert_int_equal(content.drops.old_count, 0); /* all of the span is there */
 }
 
 static void test_full_disk(void **state)
@@ -537,7 +909,7 @@ static void test_full_disk(void **state)
 	int fd;
 
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("none", dir.path, "tmpfs", 0, "size=16k"))
+	    mount("none", dir.path, "tmpfs", 0, "mode=700,size=16k"))
 		skip_because("no file system to fill: %s", strerror(errno));
 	snprintf(path, sizeof(path), "%s/filler", dir.path);
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -903,6 +1275,13 @@ int main(void)
 		recorder_test(test_ended),
 		recorder_test(test_ended_with_an_answer_unread),
 		recorder_test(test_rotation),
+		recorder_test(test_clock_set_back),
+		recorder_test(test_rotation_by_user),
+		recorder_test(test_folder_of_others),
+		recorder_test(test_stale_parts),
+		recorder_test(test_writer_killed),
+		recorder_test(test_critical_of_another_user),
+		recorder_test(test_flood_of_records),
 		recorder_test(test_full_disk),
 		recorder_test(test_verdicts),
 		recorder_test(test_recording_behind),

@@ -94,6 +94,44 @@ static void test_short(void **state)
 	expect_write(62, true); /* a minute later it is another */
 }
 
+/* An engine that dies at a CRITICAL level: at once, and further ones at the usual gap. */
+static void test_ends(void **state)
+{
+	level_at(0, true);
+	expect_write(0, true);
+	level_at(1, false);
+	episode_end(&e, now_ns);
+	expect_write(1, false);
+	expect_none();
+	level_at(2, true);
+	expect_write(6, false);
+	level_at(7, false);
+	episode_end(&e, now_ns);
+	expect_write(11, false);
+	level_at(62, true);
+	expect_write(62, true);
+	level_at(63, false);
+	episode_end(&e, now_ns);
+	expect_write(63, false);
+	assert_true(episode_is_live(&e, now_ns + 59 * S_NS));
+	assert_false(episode_is_live(&e, now_ns + 60 * S_NS));
+}
+
+/* One more view is CRITICAL while the first still is: what follows is written too. */
+static void test_one_more(void **state)
+{
+	level_at(0, true);
+	expect_write(0, true);
+	expect_write(5, false);
+	expect_none();
+	now_ns = START + 40 * S_NS;
+	episode_more(&e, now_ns);
+	expect_write(40, false);
+	episode_more(&e, now_ns);
+	expect_write(45, false);
+	expect_none();
+}
+
 static void test_many_kills(void **state)
 {
 	unsigned writes = 0;
@@ -172,6 +210,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_middle_and_end, setup),
 		cmocka_unit_test_setup(test_short, setup),
+		cmocka_unit_test_setup(test_ends, setup),
+		cmocka_unit_test_setup(test_one_more, setup),
 		cmocka_unit_test_setup(test_many_kills, setup),
 		cmocka_unit_test_setup(test_kill_without_an_episode, setup),
 		cmocka_unit_test_setup(test_busy, setup),

@@ -3,7 +3,7 @@
 #
 # doctor.sh STATUS PATTERN...: pnmem doctor, beside an agent, exits so, has a line like each pattern,
 # and says what to do about whatever is not well. TAP. Inside a virtual machine (cases.sh).
-export PN_SOCKET=/tmp/doctor.sock PN_TRACE_DIR=/tmp
+export PN_SOCKET=/tmp/doctor.sock PN_TRACE_DIR=/tmp/traces
 n=0
 bad=0
 

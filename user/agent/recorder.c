@@ -2,7 +2,6 @@
 /* Feeding the flight recorder. See recorder.h. */
 #include "agent/recorder.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,6 +38,25 @@ static void put(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, const 
 		       bytes, text);
 	if (recorder->stream_sock >= 0 && kind != TRACE_EVENT)
 		recorder_stream(recorder, kind, ts_ns, fixed, bytes, text);
+}
+
+/* The record was left out for want of the user's share, or because its view has no number. */
+static void leave_out(struct recorder *recorder)
+{
+	recorder->memory->drops.recorder_count++;
+	recorder_stream_drops(recorder, 1);
+}
+
+/* Puts a record that a client has caused, if the share of its user allows it. */
+static bool put_of(struct recorder *recorder, struct recorder_user *user, uint16_t kind,
+		   uint64_t ts_ns, const void *fixed, size_t bytes, bool routine, uint64_t now_ns)
+{
+	enum recorder_share of = kind == TRACE_VERDICT ? RECORDER_VERDICTS : RECORDER_STATE;
+
+	if (!recorder_users_take(recorder, user, of, trace_record_bytes(bytes), routine, now_ns))
+		return false;
+	put(recorder, kind, ts_ns, fixed, bytes, NULL);
+	return true;
 }
 
 /* In a ring of their own, so that a name outlives the records that use it. */
@@ -157,6 +175,7 @@ void recorder_open(struct agent *agent)
 		return;
 	}
 	agent->recorder = recorder;
+	recorder_users_open(recorder);
 	recorder->vmstat_fd = openat(agent->procfs_fd, "vmstat", O_RDONLY | O_CLOEXEC);
 	recorder_dump_open(agent);
 }
@@ -168,6 +187,7 @@ void recorder_close(struct agent *agent)
 	if (!recorder)
 		return;
 	recorder_dump_close(agent);
+	recorder_users_close(recorder);
 	if (recorder->vmstat_fd >= 0)
 		close(recorder->vmstat_fd);
 	munmap(recorder->memory, recorder->memory_bytes);
@@ -238,8 +258,9 @@ static void take_vmstat(struct recorder *recorder, uint64_t now_ns)
 		put(recorder, TRACE_VMSTAT, now_ns, &vmstat, sizeof(vmstat), NULL);
 }
 
+/* A die that is left out is recorded later: its record still differs from the newest one. */
 static void take_die(struct recorder *recorder, struct recorder_view *seen, uint32_t index,
-		     const pn_mem_die *die, uint64_t now_ns)
+		     const pn_mem_die *die, bool routine, uint64_t now_ns)
 {
 	struct trace_die record = {
 		.view = seen->id,
@@ -257,12 +278,16 @@ static void take_die(struct recorder *recorder, struct recorder_view *seen, uint
 	check = trace_check(&record, sizeof(record), SIZE_MAX);
 	if (check == seen->die_check[index])
 		return;
-	seen->die_check[index] = check;
-	put(recorder, TRACE_DIE, now_ns, &record, sizeof(record), NULL);
+	if (put_of(recorder, seen->user, TRACE_DIE, now_ns, &record, sizeof(record), routine,
+		   now_ns))
+		seen->die_check[index] = check;
+	else
+		leave_out(recorder);
 }
 
 static void take_dies(struct recorder *recorder, struct recorder_view *seen,
-		      const pn_mem_state *state, const pn_mem_ext *ext, uint64_t now_ns)
+		      const pn_mem_state *state, const pn_mem_ext *ext, bool routine,
+		      uint64_t now_ns)
 {
 	uint32_t n_dies = (uint32_t)state->n_dies + ext->n_more_dies;
 
@@ -288,11 +313,12 @@ static void take_dies(struct recorder *recorder, struct recorder_view *seen,
 			memcpy(die.uuid, ext->die_uuid[i], sizeof(die.uuid));
 			memcpy(die.pci, ext->die_pci[i], sizeof(die.pci));
 		}
-		take_die(recorder, seen, i, &die, now_ns);
+		take_die(recorder, seen, i, &die, routine, now_ns);
 	}
 }
 
-/* The lowest that is free. They stay small, so that readers need not have room for many. */
+/* The lowest that is free, 0: none. They stay small, so that readers need not have room for many.
+ */
 static uint32_t take_view_id(struct recorder *recorder)
 {
 	for (uint32_t i = 0; i < RECORDER_VIEWS_MAX / 64; i++) {
@@ -303,7 +329,6 @@ static uint32_t take_view_id(struct recorder *recorder)
 			return i * 64 + (uint32_t)__builtin_ctzll(unused) + 1;
 		}
 	}
-	assert(!"more views than clients can have");
 	return 0;
 }
 
@@ -312,79 +337,155 @@ static void free_view_id(struct recorder *recorder, uint32_t id)
 	recorder->view_used[(id - 1) / 64] &= ~(1ull << (id - 1) % 64);
 }
 
-static void name_view(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+/* Of the user: the name, and the record of the view's end, which is put whatever happens. */
+static bool take_name(struct recorder *recorder, struct recorder_user *user, const char *path,
+		      uint64_t now_ns)
+{
+	uint64_t bytes = trace_record_bytes(sizeof(struct trace_mark) + strlen(path) + 1);
+
+	return recorder_users_take(recorder, user, RECORDER_NAMES, bytes, false, now_ns) &&
+	       recorder_users_take(recorder, user, RECORDER_STATE, bytes, false, now_ns);
+}
+
+/*
+ * Gives a view its number. Without one it has no records: when the user has named too many, or all
+ * numbers are taken. It is tried again as often as snapshots are recorded.
+ */
+static bool number_view(struct agent *agent, struct agent_view *av, const char *path,
+			uint64_t now_ns)
+{
+	struct recorder *recorder = agent->recorder;
+	struct recorder_view *seen = &av->trace;
+	uint32_t id;
+
+	if (!take_name(recorder, seen->user, path, now_ns))
+		return false;
+	id = take_view_id(recorder);
+	if (!id)
+		return false;
+	seen->id = id;
+	seen->begin_ns = now_ns;
+	return true;
+}
+
+static bool name_view(struct agent *agent, struct agent_view *av, uint64_t now_ns)
 {
 	char path[RECORDER_NAME_BYTES];
 
-	if (!av->trace.id) {
-		av->trace.id = take_view_id(agent->recorder);
-		av->trace.begin_ns = now_ns;
-	}
+	if (!av->trace.id && now_ns - av->trace.look_ns < LOOK_GAP_NS)
+		return false;
 	view_path(av, path);
+	if (!av->trace.id && !number_view(agent, av, path, now_ns)) {
+		leave_out(agent->recorder);
+		av->trace.look_ns = now_ns;
+		return false;
+	}
 	av->trace.name_pos = agent->recorder->memory->names.head_pos;
 	put_name(agent, TRACE_NAME_VIEW, av->trace.id, path, av->trace.begin_ns);
+	return true;
+}
+
+/* Records the snapshot, if there is something new in it. */
+static void take_look(struct recorder *recorder, const struct agent_view *av,
+		      struct recorder_view *seen)
+{
+	const pn_mem_state *state = &av->view.state;
+	const pn_mem_ext *ext = &av->view.ext;
+	uint64_t now_ns = ext->publish_ns;
+	bool routine = seen->known && state->level == seen->level;
+	struct trace_look look;
+
+	if (routine && ext->wanted_level == seen->wanted_level && ext->reasons == seen->reasons &&
+	    now_ns - seen->look_ns < LOOK_GAP_NS)
+		return;
+	take_dies(recorder, seen, state, ext, routine, now_ns);
+	trace_look_make(&look, seen->id, state, ext);
+	seen->look_ns = now_ns;
+	if (!put_of(recorder, seen->user, TRACE_LOOK, now_ns, &look, sizeof(look), routine,
+		    now_ns)) {
+		leave_out(recorder);
+		return;
+	}
+	seen->known = true;
+	seen->level = state->level;
+	seen->wanted_level = ext->wanted_level;
+	seen->reasons = ext->reasons;
+}
+
+static struct recorder_user *user_of(struct agent *agent, struct agent_view *av, uint64_t now_ns)
+{
+	struct recorder_user *user;
+
+	if (av == agent->views)
+		return &agent->recorder->host;
+	user = recorder_users_get(agent->recorder, av->uid, now_ns);
+	if (user)
+		user->n_views++;
+	return user;
 }
 
 void recorder_publish(struct agent *agent, struct agent_view *av)
 {
-	const pn_mem_state *state = &av->view.state;
-	const pn_mem_ext *ext = &av->view.ext;
 	struct recorder *recorder = agent->recorder;
 	struct recorder_view *seen = &av->trace;
-	uint64_t now_ns = ext->publish_ns;
-	struct trace_look look;
-	bool level_changed;
+	uint64_t now_ns = av->view.ext.publish_ns;
 
 	if (!recorder)
 		return;
 	if (!recorder->memory->live)
 		go_live(agent, &av->view);
-	if (!seen->known && av != agent->views)
-		name_view(agent, av, now_ns);
+	recorder->memory->drops.kernel_count = av->view.ext.event_drops;
+	if (!seen->user)
+		seen->user = user_of(agent, av, now_ns);
+	if (!seen->user)
+		return;
 	if (av == agent->views)
 		take_vmstat(recorder, now_ns);
-	level_changed = !seen->known || state->level != seen->level;
-	if (!level_changed && ext->wanted_level == seen->wanted_level &&
-	    ext->reasons == seen->reasons && now_ns - seen->look_ns < LOOK_GAP_NS)
-		return;
-	take_dies(recorder, seen, state, ext, now_ns);
-	trace_look_make(&look, seen->id, state, ext);
-	put(recorder, TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
-	recorder->memory->drops.kernel_count = ext->event_drops;
-	seen->known = true;
-	seen->level = state->level;
-	seen->wanted_level = ext->wanted_level;
-	seen->reasons = ext->reasons;
-	seen->look_ns = now_ns;
-	if (level_changed)
-		recorder_level(agent, now_ns);
+	if (av == agent->views || seen->known || name_view(agent, av, now_ns))
+		take_look(recorder, av, seen);
+	recorder_level(agent, av, now_ns);
 }
 
-void recorder_view_end(struct agent *agent, const struct agent_view *av)
+void recorder_view_end(struct agent *agent, struct agent_view *av)
 {
 	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END, .value = av->trace.id };
 	struct recorder *recorder = agent->recorder;
 	char path[RECORDER_NAME_BYTES];
 
-	if (!recorder || !av->trace.id)
+	if (!recorder || !av->trace.user)
 		return;
-	/* Its name too: that of the number may be another's by the time of a file. */
-	view_path(av, path);
-	put(recorder, TRACE_MARK, clock_now_ns(), &mark, sizeof(mark), path);
-	free_view_id(recorder, av->trace.id);
+	if (av->trace.id) {
+		/* Its name too: that of the number may be another's by the time of a file. */
+		view_path(av, path);
+		put(recorder, TRACE_MARK, clock_now_ns(), &mark, sizeof(mark), path);
+		free_view_id(recorder, av->trace.id);
+	}
+	recorder_view_left(agent, av);
+	av->trace.user->n_views--;
+	av->trace = (struct recorder_view){ 0 };
 }
 
+/*
+ * A view without a number has no records: a verdict of it would be taken for the host's. Clients of
+ * uid 0 whose cgroup is not known do have the host's view; what they report is limited too.
+ */
 void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint64_t ts_ns,
 		      const struct trace_verdict *verdict)
 {
+	struct recorder *recorder = agent->recorder;
 	struct trace_verdict record = *verdict;
+	uint64_t now_ns = clock_now_ns();
+	struct recorder_user *user;
 
-	if (!agent->recorder)
+	if (!recorder)
 		return;
+	user = av == agent->views ? recorder_users_get(recorder, av->uid, now_ns) : av->trace.user;
 	record.view = av->trace.id;
 	record.pid = (uint32_t)pid;
 	record.comm[sizeof(record.comm) - 1] = 0;
-	put(agent->recorder, TRACE_VERDICT, ts_ns, &record, sizeof(record), NULL);
+	if (!user || (!record.view && av != agent->views) ||
+	    !put_of(recorder, user, TRACE_VERDICT, ts_ns, &record, sizeof(record), false, now_ns))
+		recorder_verdict_drops(agent, 1);
 }
 
 void recorder_verdict_drops(struct agent *agent, uint64_t count)

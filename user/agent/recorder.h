@@ -5,8 +5,9 @@
  * writes them to a file when asked, or when the agent ends without saying so. So neither a slow
  * disk nor memory that a file write waits for ever holds up a look.
  *
- * recorder.c feeds it, recorder_names.c knows what numbers stand for, recorder_dump.c asks for
- * files, recorder_child.c writes them.
+ * recorder.c feeds it, recorder_names.c knows what numbers stand for, recorder_users.c limits what
+ * each user may cause, recorder_dump.c asks for files, recorder_child.c writes them, and
+ * recorder_files.c names and removes them.
  */
 #ifndef PNMEM_AGENT_RECORDER_H
 #define PNMEM_AGENT_RECORDER_H
@@ -21,15 +22,18 @@ struct agent;
 struct agent_view;
 struct pn_event;
 struct recorder;
+struct recorder_user;
 
 #define RECORDER_PATH_BYTES 256
 
 /* What the recorder keeps of each view; all zero at first. */
 struct recorder_view {
-	uint32_t id;       /* 0: no record of it yet, and the host's own */
-	uint64_t begin_ns; /* from when on the number is this one's */
-	uint64_t name_pos; /* of its newest name in the ring of names */
+	struct recorder_user *user; /* NULL: not known yet */
+	uint32_t id;                /* 0: no record of it yet, and the host's own */
+	uint64_t begin_ns;          /* from when on the number is this one's */
+	uint64_t name_pos;          /* of its newest name in the ring of names */
 	bool known;
+	bool in_episode; /* it is CRITICAL, and counted in its user's episode */
 	uint32_t level;
 	uint32_t wanted_level;
 	uint32_t reasons;
@@ -53,8 +57,14 @@ void recorder_event(struct agent *agent, const struct pn_event *event);
 /* A view that has just been published. */
 void recorder_publish(struct agent *agent, struct agent_view *av);
 
-/* A view that is not published any more. */
-void recorder_view_end(struct agent *agent, const struct agent_view *av);
+/*
+ * The last client of this view has left it. If its level is CRITICAL, the file that tells of that
+ * is written at once. To be called again for each time that this happens.
+ */
+void recorder_view_left(struct agent *agent, struct agent_view *av);
+
+/* A view that is not published any more; its last client has left it. */
+void recorder_view_end(struct agent *agent, struct agent_view *av);
 
 /* A verdict that the engine of this process reports; its view and pid are filled in. */
 void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint64_t ts_ns,

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The flight recorder's child: sleeps until it is asked for a file, and writes one also when the
- * agent is gone without having said so, which is when it is wanted most. It may wait for the disk
- * or for memory as long as that takes.
+ * The flight recorder's child. It starts the writer, and starts it again if that is killed: the
+ * agent itself may not fork any more. The writer sleeps until it is asked for a file, and also
+ * writes one when the agent ends without saying so. It may wait for the disk or for memory as long
+ * as that takes.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/capability.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/recorder_files.h"
 #include "agent/recorder_memory.h"
+#include "core/u64.h"
 #include "host/clock.h"
 
 #define CHUNK_BYTES (64u << 10)
-/* What is kept of files: so many, and not more than this in all. */
-#define FILES_MAX       8
-#define FILES_BYTES_MAX (256ull << 20)
-#define NICE            10
+#define NICE        10
+/* After the writer was killed; twice as long each time, until one has lived for the longest. */
+#define RESTART_MIN_MS 100
+#define RESTART_MAX_MS 60000
 
 struct file {
 	int fd;
@@ -118,62 +118,38 @@ static int write_contents(struct file *file, const struct recorder_memory *memor
 	return r || !fdatasync(file->fd) ? r : -errno;
 }
 
-/* Under another name until it is whole, so that a reader never meets half of it. */
-static int write_file(const struct recorder_memory *memory, const char *path, const char *why,
+/*
+ * Under another name until it is whole, so that a reader never meets half of it. name: the file to
+ * replace, "" for a new one of this group; the name of what was written goes there.
+ */
+static int write_file(const struct recorder_memory *memory, const char *dir, const char *group,
+		      char name[static RECORDER_FILE_BYTES], const char *why,
 		      struct recorder_answer *answer)
 {
-	char part[RECORDER_PATH_BYTES + 8];
+	uint64_t rings_bytes = RECORDER_FILES_RINGS * memory->records.bytes;
+	struct recorder_part part;
 	struct file file = { 0 };
-	int r;
+	int dir_fd, r;
 
 	if (!__atomic_load_n(&memory->live, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
-	snprintf(part, sizeof(part), "%s.part", path);
-	file.fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (file.fd < 0)
-		return -errno;
-	r = write_contents(&file, memory, why);
-	close(file.fd);
-	if (!r && rename(part, path))
-		r = -errno;
-	if (r)
-		unlink(part);
+	dir_fd = recorder_files_open(dir);
+	if (dir_fd < 0)
+		return dir_fd;
+	r = recorder_files_begin(dir_fd, group, name, &part);
+	if (!r) {
+		file.fd = part.fd;
+		r = write_contents(&file, memory, why);
+		r = recorder_files_finish(dir_fd, &part, r);
+	}
+	if (!r) {
+		memcpy(name, part.name, sizeof(part.name));
+		recorder_files_rotate(dir_fd, name, u64_max(RECORDER_FILES_BYTES, rings_bytes));
+	}
+	close(dir_fd);
 	answer->record_count = file.record_count;
 	answer->file_bytes = file.bytes;
 	return r;
-}
-
-/* ---- rotation -----------------------------------------------------------------------------------
- */
-
-static int is_ours(const struct dirent *entry)
-{
-	size_t length = strlen(entry->d_name);
-
-	return !strncmp(entry->d_name, "pnmem-", 6) && length > 8 &&
-	       !strcmp(entry->d_name + length - 8, ".pntrace");
-}
-
-/* The names tell the time, so their order is that of the files. The newest always stays. */
-static void rotate(const char *dir)
-{
-	uint64_t bytes = 0;
-	struct dirent **names;
-	int n = scandir(dir, &names, is_ours, alphasort), kept = 0;
-
-	for (int i = n - 1; i >= 0; i--) {
-		char path[RECORDER_PATH_BYTES + 256];
-		struct stat st;
-
-		snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
-		if (!lstat(path, &st))
-			bytes += (uint64_t)st.st_size;
-		if (kept++ && (kept > FILES_MAX || bytes > FILES_BYTES_MAX))
-			unlink(path);
-		free(names[i]);
-	}
-	if (n >= 0)
-		free(names);
 }
 
 /* ---- its life -----------------------------------------------------------------------------------
@@ -189,39 +165,83 @@ static void drop_privileges(void)
 	syscall(SYS_capset, &header, none);
 }
 
-static void write_last(const struct recorder_memory *memory, const char *dir)
+static void clean(const char *dir)
 {
-	struct recorder_answer answer;
-	char path[RECORDER_PATH_BYTES];
+	int dir_fd = recorder_files_open(dir);
 
-	recorder_path(path, dir);
-	if (!write_file(memory, path, "the agent ended without saying so", &answer))
-		rotate(dir);
+	if (dir_fd < 0)
+		return;
+	recorder_files_clean(dir_fd);
+	close(dir_fd);
 }
 
-void recorder_child_run(const struct recorder_memory *memory, int sock, const char *dir)
+/*
+ * A request stays in the socket until it has been answered, so that the next writer finds it there
+ * if this one is killed.
+ */
+static void write_until_the_end(const struct recorder_memory *memory, int sock, const char *dir)
 {
 	struct recorder_request request;
+	struct recorder_answer answer;
+	char name[RECORDER_FILE_BYTES] = "";
 	ssize_t n;
 
-	prctl(PR_SET_NAME, "pnmem-recorder");
-	drop_privileges();
-	setpriority(PRIO_PROCESS, 0, NICE);
+	clean(dir);
 	for (;;) {
-		struct recorder_answer answer = { 0 };
-
-		n = recv(sock, &request, sizeof(request), 0);
+		n = recv(sock, &request, sizeof(request), MSG_PEEK);
 		/* The agent has gone and left an answer unread: what it said before comes next. */
 		if (n < 0 && (errno == ECONNRESET || errno == EINTR))
 			continue;
 		if (n != sizeof(request))
 			break;
-		if (!request.path[0])
+		if (!request.number)
 			return;
-		answer.status = write_file(memory, request.path, request.why, &answer);
-		if (!answer.status)
-			rotate(dir);
+		answer = (struct recorder_answer){ .number = request.number };
+		answer.status =
+			write_file(memory, dir, request.group, request.name, request.why, &answer);
+		memcpy(answer.name, request.name, sizeof(answer.name));
 		send(sock, &answer, sizeof(answer), MSG_NOSIGNAL);
+		while (recv(sock, &request, sizeof(request), 0) < 0 &&
+		       (errno == ECONNRESET || errno == EINTR))
+			;
 	}
-	write_last(memory, dir);
+	write_file(memory, dir, RECORDER_GROUP_END, name, "the agent ended without saying so",
+		   &answer);
+}
+
+/* Returns whether the agent has gone meanwhile. */
+static bool pause_for(int sock, int ms)
+{
+	struct pollfd gone = { .fd = sock, .events = POLLRDHUP };
+
+	return poll(&gone, 1, ms) > 0;
+}
+
+void recorder_child_run(const struct recorder_memory *memory, int sock, const char *dir)
+{
+	int pause_ms = RESTART_MIN_MS;
+	bool gone = false;
+
+	prctl(PR_SET_NAME, "pnmem-recorder");
+	drop_privileges();
+	setpriority(PRIO_PROCESS, 0, NICE);
+	for (;;) {
+		uint64_t begin_ns = clock_now_ns();
+		int status = 0;
+		pid_t pid = fork();
+
+		if (!pid) {
+			write_until_the_end(memory, sock, dir);
+			_exit(0);
+		}
+		if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status))
+			return;
+		/* The writer of the last file is started again once. */
+		if (gone)
+			return;
+		if (clock_now_ns() - begin_ns > RESTART_MAX_MS * 1000000ull)
+			pause_ms = RESTART_MIN_MS;
+		gone = pause_for(sock, pause_ms);
+		pause_ms = pause_ms * 2 < RESTART_MAX_MS ? pause_ms * 2 : RESTART_MAX_MS;
+	}
 }

@@ -8,7 +8,7 @@
 #include "agent/peers.h"
 #include "agent/recorder.h"
 #include "agent/recorder_names.h"
-#include "core/episode.h"
+#include "agent/recorder_users.h"
 
 /* Shared with the child, which only reads. The blocks of the two rings follow. */
 struct recorder_memory {
@@ -22,20 +22,24 @@ struct recorder_memory {
 	struct trace_ring records;
 };
 
-/* Each client has its own view and at most one other. */
+/* Views that have a number, and so records of their own: those of all clients and one more each. */
 #define RECORDER_VIEWS_MAX (2 * CLIENTS_MAX)
 
-/* To the child; it answers each. */
+/* To the child, which answers each. */
 struct recorder_request {
-	char path[RECORDER_PATH_BYTES]; /* "": end, and no answer */
+	uint64_t number; /* 0: end, and no answer */
+	char group[RECORDER_GROUP_BYTES];
+	char name[RECORDER_FILE_BYTES]; /* the file to replace; "": a new one */
 	char why[128];
 };
 
 struct recorder_answer {
-	int32_t status; /* 0 or -errno */
+	uint64_t number; /* of the request */
+	int32_t status;  /* 0 or -errno */
 	uint32_t reserved;
 	uint64_t record_count;
 	uint64_t file_bytes;
+	char name[RECORDER_FILE_BYTES]; /* what was written */
 };
 
 struct recorder {
@@ -54,8 +58,10 @@ struct recorder {
 	int child_sock; /* -1: the child is gone */
 	int child_pid;
 	sd_event_source *child_io;
-	bool busy;                      /* the child is writing */
-	char path[RECORDER_PATH_BYTES]; /* the file that is or was last written */
+	bool busy;                     /* the child is writing */
+	struct recorder_user *writing; /* whose episode; NULL: a dump */
+	uint64_t request_number;       /* of the newest request */
+	int failed_status;             /* of the newest file: the same is logged once */
 	char why[128];
 	int reply_sock;
 	uint32_t reply_id;
@@ -66,20 +72,19 @@ struct recorder {
 	bool stream_untold;              /* they are more than it has been told */
 	bool stream_ending;              /* it asks for no more; it is told, and that is its end */
 
-	struct episode episode; /* of a CRITICAL level, until all are below */
-	char episode_path[RECORDER_PATH_BYTES];
+	struct recorder_user host; /* whose records are not limited; the users follow it */
+	unsigned n_users;          /* without the host */
+	struct share_limit limit[RECORDER_SHARE_COUNT];
 	sd_event_source *episode_timer;
 };
 
 /* recorder_dump.c */
 void recorder_dump_open(struct agent *agent);
 void recorder_dump_close(struct agent *agent);
-/* The level of a view has changed. */
-void recorder_level(struct agent *agent, uint64_t now_ns);
+/* A view has been published, and what changed is in the ring. */
+void recorder_level(struct agent *agent, struct agent_view *av, uint64_t now_ns);
 /* An OOM kill. */
 void recorder_kill(struct agent *agent);
-/* A new file in dir, named by the time: to the microsecond, since no two are written within one. */
-void recorder_path(char path[static RECORDER_PATH_BYTES], const char *dir);
 
 /*
  * recorder_stream.c: sends a record, sealed, to who takes them; one that there is no room for is
@@ -89,6 +94,8 @@ void recorder_stream(struct recorder *recorder, uint16_t kind, uint64_t ts_ns, c
 		     size_t fixed_bytes, const char *text);
 /* Verdicts that an engine lost. */
 void recorder_stream_verdict_drops(struct recorder *recorder, uint64_t count);
+/* Records that were left out for want of a share. */
+void recorder_stream_drops(struct recorder *recorder, uint64_t count);
 void recorder_stream_close(struct recorder *recorder);
 
 /* recorder_child.c: the child's life; returns when it is to end. */

@@ -83,6 +83,12 @@ void recorder_stream_verdict_drops(struct recorder *recorder, uint64_t count)
 	to_tell(recorder);
 }
 
+void recorder_stream_drops(struct recorder *recorder, uint64_t count)
+{
+	recorder->stream_drops.recorder_count += count;
+	to_tell(recorder);
+}
+
 static int on_stream(sd_event_source *source, int fd, uint32_t revents, void *userdata)
 {
 	struct recorder *recorder = ((struct agent *)userdata)->recorder;
@@ -136,6 +142,8 @@ void recorder_stream_to(struct agent *agent, int sock)
 		av->trace = (struct recorder_view){
 			.id = av->trace.id,
 			.begin_ns = av->trace.begin_ns,
+			.user = av->trace.user,
+			.in_episode = av->trace.in_episode,
 			.level = av->trace.level,
 		};
 	agent_look(agent, true);

@@ -20,6 +20,7 @@ static void begin(struct episode *episode, const struct episode_ring *ring, uint
 		.begin_ns = now_ns,
 		.due_ns = now_ns,
 		.keep_pos = u64_max(ring->tail_pos, u64_sub(ring->head_pos, lead_bytes)),
+		.end_ns = episode->end_ns,
 	};
 }
 
@@ -34,6 +35,32 @@ void episode_level(struct episode *episode, bool critical, const struct episode_
 	}
 	episode->critical = critical;
 	make_due(episode, u64_max(now_ns, episode->written_ns + EPISODE_GAP_NS));
+}
+
+void episode_more(struct episode *episode, uint64_t now_ns)
+{
+	if (episode->critical)
+		make_due(episode, u64_max(now_ns, episode->written_ns + EPISODE_GAP_NS));
+}
+
+void episode_end(struct episode *episode, uint64_t now_ns)
+{
+	if (!episode->begin_ns)
+		return;
+	episode->ended = true;
+	if (!episode->end_ns || now_ns - episode->end_ns >= EPISODE_NEW_NS) {
+		episode->end_ns = now_ns;
+		make_due(episode, now_ns);
+	} else {
+		make_due(episode, u64_max(now_ns, episode->written_ns + EPISODE_GAP_NS));
+	}
+}
+
+bool episode_is_live(const struct episode *episode, uint64_t now_ns)
+{
+	return episode->critical || episode->due_ns ||
+	       (episode->begin_ns && now_ns - episode->begin_ns < EPISODE_NEW_NS) ||
+	       (episode->end_ns && now_ns - episode->end_ns < EPISODE_NEW_NS);
 }
 
 void episode_kill(struct episode *episode, uint64_t now_ns)
@@ -58,7 +85,7 @@ bool episode_write(struct episode *episode, const struct episode_ring *ring, uin
 	if (is_new && !first)
 		episode->keep_pos = u64_max(episode->written_pos, ring->tail_pos);
 	episode->files += is_new;
-	episode->killed = false;
+	episode->killed = episode->ended = false;
 	episode->written_ns = now_ns;
 	episode->written_pos = ring->head_pos;
 	/* What follows the start; later writes are of something that has happened. */

@@ -31,6 +31,8 @@ struct episode {
 	uint64_t keep_pos;   /* what the file has and no other: not to be lost by replacing it */
 	uint64_t written_pos;
 	unsigned files;
+	bool ended;      /* an engine of a CRITICAL view ended since the newest write */
+	uint64_t end_ns; /* when the newest write of such an end was wanted at once */
 };
 
 /* Places in the ring of records, in bytes since its start. */
@@ -44,8 +46,20 @@ struct episode_ring {
 void episode_level(struct episode *episode, bool critical, const struct episode_ring *ring,
 		   uint64_t now_ns);
 
+/* One more view is CRITICAL: what follows the last write is to be written too. */
+void episode_more(struct episode *episode, uint64_t now_ns);
+
+/*
+ * An engine of a CRITICAL view has ended: its story is whole, and written at once. Further ends
+ * within EPISODE_NEW_NS wait for EPISODE_GAP_NS after a write. To be called after episode_level.
+ */
+void episode_end(struct episode *episode, uint64_t now_ns);
+
 /* An OOM kill. */
 void episode_kill(struct episode *episode, uint64_t now_ns);
+
+/* Does it matter to what is written next? If not, one that is all zero is as good. */
+bool episode_is_live(const struct episode *episode, uint64_t now_ns);
 
 /* When episode_write is to be called; UINT64_MAX: nothing is to be written. */
 uint64_t episode_due_ns(const struct episode *episode);
