@@ -146,8 +146,12 @@ int cmd_trace_export(int argc, char **argv)
 	file = trace_file_open(options.file.path);
 	if (!file)
 		return CLI_FAILED;
-	if (options.out_path)
-		out = fopen(options.out_path, "we");
+	if (options.out_path) {
+		int fd = trace_file_make(options.out_path, true);
+
+		errno = fd < 0 ? -fd : 0;
+		out = fd < 0 ? NULL : fdopen(fd, "w");
+	}
 	if (!out) {
 		fprintf(stderr, "pnmem: cannot write %s: %s\n", options.out_path, strerror(errno));
 		trace_file_close(file);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -19,6 +20,7 @@ struct trace_file {
 	bool at_end; /* the file has no more than what is in the buffer */
 	bool damaged;
 	bool ended;          /* its end record has been read */
+	uint64_t unsound;    /* records left out, whose numbers are not finite */
 	uint64_t read_bytes; /* of the file, before the buffer's first */
 	size_t from, to;     /* of the buffer: what is not taken yet */
 	struct trace_head head;
@@ -116,6 +118,7 @@ bool trace_file_next(struct trace_file *file, struct trace_record *ret)
 	size_t used = 0;
 	int r;
 
+again:
 	if (file->damaged || file->ended)
 		return false;
 	do
@@ -127,13 +130,20 @@ bool trace_file_next(struct trace_file *file, struct trace_record *ret)
 		return false;
 	file->from += used;
 	file->ended = ret->kind == TRACE_END;
-	return true;
+	if (trace_is_finite(ret))
+		return true;
+	file->unsound++;
+	goto again;
 }
 
 enum trace_file_end trace_file_finish(const struct trace_file *file)
 {
 	uint64_t at = file->read_bytes + file->from;
 
+	if (file->unsound)
+		fprintf(stderr,
+			"pnmem: %s: %llu records are left out: they hold no finite number\n",
+			file->path, (unsigned long long)file->unsound);
 	if (file->err) {
 		fprintf(stderr, "pnmem: cannot read %s beyond byte %llu: %s\n", file->path,
 			(unsigned long long)at, strerror(-file->err));
@@ -157,6 +167,32 @@ enum trace_file_end trace_file_finish(const struct trace_file *file)
 int trace_file_status(const struct trace_file *file, enum trace_file_end end)
 {
 	return end != TRACE_FILE_WHOLE || file->head.version > TRACE_VERSION ? CLI_FAILED : CLI_OK;
+}
+
+int trace_file_make(const char *path, bool readable)
+{
+	const int flags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	int fd = open(path, flags | O_CREAT | O_EXCL, readable ? 0666 : 0600), r = 0;
+	struct stat st;
+
+	if (fd >= 0)
+		return fd;
+	if (errno != EEXIST)
+		return -errno;
+	fd = open(path, flags);
+	if (fd < 0 || fstat(fd, &st))
+		r = -errno;
+	else if (S_ISREG(st.st_mode) && (st.st_uid != geteuid() || st.st_nlink != 1))
+		r = -EPERM;
+	else if (S_ISREG(st.st_mode) && ftruncate(fd, 0))
+		r = -errno;
+	else if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+		r = -EPERM;
+	if (!r)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return r;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

@@ -57,4 +57,10 @@ enum trace_file_end trace_file_finish(const struct trace_file *file);
  */
 int trace_file_status(const struct trace_file *file, enum trace_file_end end);
 
+/*
+ * Opens a file for writing: a new one, or an own one that is there, which is emptied. Does not
+ * follow a symbolic link and does not write to another user's file: -errno.
+ */
+int trace_file_make(const char *path, bool readable);
+
 #endif

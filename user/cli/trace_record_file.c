@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The trace file that pnmem trace record writes. See trace_record.h. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/trace_file.h"
 #include "cli/trace_record.h"
 #include "pn_mem_state.h"
 
@@ -36,9 +36,9 @@ int record_file_open(struct record_file *file, const char *path)
 	memcpy(head.host, uts.nodename, sizeof(head.host) - 1);
 	memset(file, 0, sizeof(*file));
 	file->path = path;
-	file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	file->fd = trace_file_make(path, false);
 	if (file->fd < 0)
-		return -errno;
+		return file->fd;
 	file->used = trace_put_start(file->buffer, &head, &file->record_count);
 	return record_file_flush(file);
 }

@@ -86,6 +86,9 @@ int trace_read_record(const void *buf, size_t bytes, struct trace_record *ret, s
  */
 void trace_get(const struct trace_record *record, void *ret, size_t ret_bytes);
 
+/* Are all of its floating-point fields finite? */
+bool trace_is_finite(const struct trace_record *record);
+
 /*
  * The text behind a fixed part of fixed_bytes, "" if there is none. It ends within the payload,
  * and is in the reader's buffer.
