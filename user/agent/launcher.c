@@ -11,20 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/child.h"
 #include "agent/log.h"
 #include "agent/privileges.h"
 #include "agent/send_fd.h"
 #include "core/die_message.h"
-
-/* Its own descriptor; above it nothing of the agent's is left. */
-#define LAUNCHER_FD 3
 
 struct request {
 	char program[PATH_MAX];
@@ -36,10 +32,7 @@ struct reply {
 };
 
 struct launcher {
-	pid_t pid; /* 0: reaped */
-	int sock;
-	sd_event_source *io; /* owns sock */
-	sd_event_source *exit_source;
+	struct child child;
 	bool asked; /* and not answered yet */
 	bool gone;
 	void (*done)(void *arg, pid_t pid); /* NULL: nobody waits for the answer */
@@ -54,26 +47,6 @@ union descriptor_space {
 /* ---- the child's side of fork ------------------------------------------------------------------
  */
 
-static void write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	/* Nobody is there to be told where it fails. */
-	if (write(fd, text, strlen(text)) < 0) {
-	}
-	close(fd);
-}
-
-/* Leaves nothing open above `last`. */
-static void close_above(int last)
-{
-	if (syscall(SYS_close_range, last + 1, ~0u, 0))
-		for (long fd = sysconf(_SC_OPEN_MAX); fd > last; fd--)
-			close((int)fd);
-}
-
 /* Nothing of the agent goes along: no descriptor, signal mask or OOM protection. */
 static _Noreturn void run_program(const struct request *request, int sock)
 {
@@ -84,7 +57,7 @@ static _Noreturn void run_program(const struct request *request, int sock)
 
 	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	write_text("/proc/self/oom_score_adj", "0");
+	child_set_oom_score("0");
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	for (int fd = 0; fd < 3; fd++)
@@ -93,7 +66,7 @@ static _Noreturn void run_program(const struct request *request, int sock)
 		fcntl(sock, F_SETFD, 0);
 	else
 		dup2(sock, DIE_MESSAGE_FD);
-	close_above(DIE_MESSAGE_FD);
+	child_close_above(DIE_MESSAGE_FD);
 	execv(request->program, (char *const *)argv);
 	_exit(127);
 }
@@ -114,7 +87,7 @@ static int receive(struct request *ret)
 	int fd;
 
 	do
-		n = recvmsg(LAUNCHER_FD, &msg, MSG_CMSG_CLOEXEC);
+		n = recvmsg(CHILD_FD, &msg, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	if (n != sizeof(*ret) || !CMSG_FIRSTHDR(&msg))
 		_exit(0);
@@ -122,35 +95,12 @@ static int receive(struct request *ret)
 	return fd;
 }
 
-static _Noreturn void launcher_run(int sock)
+static void launcher_run(void)
 {
 	struct request request;
 	struct reply reply;
-	sigset_t all;
-	int fd, null;
+	int fd;
 
-	prctl(PR_SET_NAME, "pnmemd-launch");
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* It is needed when memory is short. What it has is all that it will need, and whatever it
-	 * starts has neither. Where the agent may not do this itself, the log says so of that.
-	 */
-	write_text("/proc/self/oom_score_adj", AGENT_OOM_SCORE_ADJ);
-	if (mlockall(MCL_CURRENT)) {
-	}
-	/* What the terminal or systemd sends to all of the agent's processes is the agent's to
-	 * obey.
-	 */
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
-	dup2(sock, LAUNCHER_FD);
-	fcntl(LAUNCHER_FD, F_SETFD, FD_CLOEXEC);
-	close_above(LAUNCHER_FD);
-	privileges_drop_all();
-	/* From here on it says nothing, and keeps nobody's pipe open. */
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (fd = 0; fd < 3; fd++)
-		dup2(null, fd);
-	close(null);
 	for (;;) {
 		fd = receive(&request);
 		/* A child of our parent's, so that the agent is told of its end. */
@@ -160,7 +110,7 @@ static _Noreturn void launcher_run(int sock)
 		if (reply.pid < 0)
 			reply.pid = -errno;
 		close(fd);
-		if (send(LAUNCHER_FD, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
+		if (send(CHILD_FD, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
 			_exit(0);
 	}
 }
@@ -186,7 +136,7 @@ static void lost(struct launcher *launcher)
 	if (launcher->gone)
 		return;
 	launcher->gone = true;
-	sd_event_source_set_enabled(launcher->io, SD_EVENT_OFF);
+	sd_event_source_set_enabled(launcher->child.io, SD_EVENT_OFF);
 	log_line(LOG_ERR,
 		 "die sampler: the process that starts it has ended (killed?): the one that runs "
 		 "goes on, no other can be started; restart pnmemd");
@@ -213,49 +163,27 @@ static int on_exit_of_launcher(sd_event_source *source, const siginfo_t *info, v
 {
 	struct launcher *launcher = userdata;
 
-	launcher->pid = 0;
+	launcher->child.pid = 0;
 	lost(launcher);
-	return 0;
-}
-
-static int watch(struct launcher *launcher, sd_event *event)
-{
-	int r = sd_event_add_io(event, &launcher->io, launcher->sock, EPOLLIN, on_reply, launcher);
-
-	if (r < 0)
-		return r;
-	sd_event_source_set_io_fd_own(launcher->io, true);
-	r = sd_event_add_child(event, &launcher->exit_source, launcher->pid, WEXITED,
-			       on_exit_of_launcher, launcher);
-	if (r < 0)
-		return r;
-	/* After its socket, in which there may be an answer. */
-	sd_event_source_set_priority(launcher->exit_source, SD_EVENT_PRIORITY_NORMAL + 1);
 	return 0;
 }
 
 int launcher_open(struct launcher **ret, sd_event *event)
 {
+	static const struct child_role role = {
+		.name = "pnmemd-launch",
+		.kept_fd = -1,
+		.drop = privileges_drop_all,
+		.run = launcher_run,
+	};
 	struct launcher *launcher = calloc(1, sizeof(*launcher));
-	int pair[2], r;
+	int r;
 
 	if (!launcher)
 		return -ENOMEM;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
-		r = -errno;
-		free(launcher);
-		return r;
-	}
-	launcher->pid = fork();
-	if (!launcher->pid)
-		launcher_run(pair[1]);
-	r = launcher->pid < 0 ? -errno : 0;
-	close(pair[1]);
-	launcher->sock = pair[0];
-	if (!r)
-		r = watch(launcher, event);
+	r = child_open(&launcher->child, &role, event, on_reply, on_exit_of_launcher, launcher);
 	if (r) {
-		launcher_close(launcher);
+		free(launcher);
 		return r;
 	}
 	*ret = launcher;
@@ -266,14 +194,7 @@ void launcher_close(struct launcher *launcher)
 {
 	if (!launcher)
 		return;
-	if (!launcher->io)
-		close(launcher->sock);
-	sd_event_source_disable_unref(launcher->io);
-	sd_event_source_disable_unref(launcher->exit_source);
-	if (launcher->pid > 0) {
-		kill(launcher->pid, SIGKILL);
-		waitpid(launcher->pid, NULL, 0);
-	}
+	child_close(&launcher->child);
 	free(launcher);
 }
 
@@ -292,7 +213,7 @@ int launcher_start(struct launcher *launcher, const char *program, const char *c
 		return -ENAMETOOLONG;
 	strcpy(request.program, program);
 	strcpy(request.cuda_lib, cuda_lib ? cuda_lib : "");
-	r = send_fd(launcher->sock, NULL, 0, &request, sizeof(request), sock);
+	r = send_fd(launcher->child.sock, NULL, 0, &request, sizeof(request), sock);
 	if (r)
 		return r;
 	launcher->asked = true;

@@ -11,9 +11,6 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-/* The agent's own, and the launcher's: behind this, only what the kernel itself kills last. */
-#define AGENT_OOM_SCORE_ADJ "-900"
-
 struct launcher;
 
 /*

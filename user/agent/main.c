@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/child.h"
 #include "agent/closer.h"
 #include "agent/dies.h"
-#include "agent/follow.h"
 #include "agent/folder.h"
-#include "agent/launcher.h"
+#include "agent/follow.h"
 #include "agent/log.h"
 #include "agent/notify.h"
 #include "agent/pressure_watch.h"
