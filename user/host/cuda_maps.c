@@ -50,7 +50,7 @@ int cuda_maps_read(int procfs_fd, int pid, struct cuda_map *ret, size_t max)
 	int fd;
 
 	snprintf(path, sizeof(path), "%d/maps", pid);
-	fd = openat(procfs_fd, path, O_RDONLY | O_CLOEXEC);
+	fd = openat(procfs_fd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	while (total < TEXT_MAX_BYTES && count < max) {
