@@ -248,7 +248,7 @@ $(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
 # Its baselines need what is inside: the agent's hooks, the page's writer.
 $(B)/tools/bench: $(call objs,obj,$(wildcard tools/bench/*.c) tests/host/lib/pressure.c \
 		  tests/host/lib/agent_proc.c tests/cuda/fake_cuda.c user/agent/hooks.c \
-		  user/agent/hooks_why.c user/agent/cuda_hooks.c) $(lib_objs)
+		  user/agent/hooks_why.c user/agent/cuda_hooks.c user/agent/uprobe.c) $(lib_objs)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) $(cli_libs) -o $@

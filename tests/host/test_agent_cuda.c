@@ -319,7 +319,7 @@ static void test_not_a_library(void **unused)
 			pause();
 	}
 	close(fd);
-	assert_true(test_until(watch_says, "1 files in use, 0 probes", 5000));
+	assert_true(test_until(watch_says, "1 files cannot be probed", 5000));
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	unlink(path);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the agent, its launcher and its sampler may still do while the agent serves: the lists of
- * the README, as the kernel shows them, what is refused, and that everything still works.
+ * What the agent, its launcher, its finder and its sampler may still do while the agent serves: the
+ * lists of pnmemd(8), as the kernel shows them, what is refused, and that everything still works.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
@@ -44,7 +45,7 @@
 #define MIB      (1ull << 20)
 #define MS       1000000ull
 
-/* The README's list. */
+/* The lists of pnmemd(8): the agent's, and the finder's. */
 #define ALWAYS      (BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_RESOURCE))
 #define FOR_BPF     BIT(39)
 #define FOR_LIBCUDA (BIT(38) | BIT(40) | BIT(CAP_SYS_PTRACE) | BIT(CAP_DAC_READ_SEARCH))
@@ -167,28 +168,25 @@ static void test_what_is_kept(void **unused)
 	static const struct {
 		const char *const args[3];
 		const char *die_source;
-		uint64_t effective;
-		bool admin; /* may be permitted, where uprobes take it */
+		uint64_t kept;
+		bool has_finder;
 	} cases[] = {
-		{ { NULL }, "auto", ALWAYS | FOR_BPF | FOR_LIBCUDA, true },
-		{ { "--stall-hook", "trigger" }, "auto", ALWAYS | FOR_BPF | FOR_LIBCUDA, true },
+		{ { NULL }, "auto", ALWAYS | FOR_BPF, true },
+		{ { "--stall-hook", "trigger" }, "auto", ALWAYS | FOR_BPF, true },
 		{ { NULL }, "push", ALWAYS | FOR_BPF, false },
 		{ { "--no-bpf" }, "auto", ALWAYS, false },
 		{ { "--no-bpf" }, "off", ALWAYS, false },
 	};
-	uint64_t mine = status_of(getpid(), "CapPrm", 16), effective, permitted;
+	uint64_t mine = status_of(getpid(), "CapPrm", 16);
 
 	if (geteuid())
 		skip_because("needs root: who has no capabilities keeps none");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		setenv("PN_DIE_SOURCE", cases[i].die_source, 1);
 		assert_int_equal(agent_proc_start(&agent, cases[i].args), 0);
-		effective = cases[i].effective & mine;
-		expect_locked_in(agent.pid, effective);
-		permitted = status_of(agent.pid, "CapPrm", 16);
-		if (cases[i].admin)
-			permitted &= ~BIT(CAP_SYS_ADMIN);
-		assert_int_equal(permitted, effective);
+		expect_locked_in(agent.pid, cases[i].kept & mine);
+		assert_int_equal(status_of(agent.pid, "CapPrm", 16), cases[i].kept & mine);
+		assert_int_equal(child_named(agent.pid, "pnmemd-find") > 0, cases[i].has_finder);
 		expect_serving();
 		pn_memwatch_stop();
 		agent_proc_signal(&agent, SIGTERM);
@@ -196,6 +194,65 @@ static void test_what_is_kept(void **unused)
 	}
 	assert_int_equal(agent_proc_log_count(&agent, "privileges:"),
 			 agent_has_filter() ? 0 : (int)(sizeof(cases) / sizeof(cases[0])));
+}
+
+/* ---- the finder --------------------------------------------------------------------------------
+ */
+
+static bool in_log(void *arg)
+{
+	return agent_proc_log_count(&agent, arg) > 0;
+}
+
+static void script(unsigned free_mib);
+static void expect_free(unsigned free_mib, int limit_ms);
+static void start_with_sampler(void);
+
+/* It has what finding and probing libcuda takes, for its children to use; none is effective. */
+static void test_finder_keeps_little(void **unused)
+{
+	uint64_t mine = status_of(getpid(), "CapPrm", 16), permitted;
+	pid_t finder;
+
+	if (geteuid())
+		skip_because("needs root: who has no capabilities keeps none");
+	start_with_sampler();
+	finder = child_named(agent.pid, "pnmemd-find");
+	assert_true(finder > 0);
+	expect_locked_in(finder, 0);
+	permitted = status_of(finder, "CapPrm", 16) & ~BIT(CAP_SYS_ADMIN);
+	assert_int_equal(permitted, FOR_LIBCUDA & mine);
+	/* What the terminal sends to all of them is not for it. */
+	kill(finder, SIGINT);
+	kill(finder, SIGHUP);
+	expect_serving();
+	assert_int_equal(child_named(agent.pid, "pnmemd-find"), finder);
+}
+
+static bool calls_are_not_seen(void *arg)
+{
+	pn_hook_status lines[4];
+
+	return pn_memwatch_dies(lines, 4) >= 2 && lines[1].state == PN_HOOK_REFUSED &&
+	       strstr(lines[1].why, "restart pnmemd");
+}
+
+/* The agent says once that calls are not seen any more, and the slow pass goes on. */
+static void test_finder_is_killed(void **unused)
+{
+	if (geteuid())
+		skip_because("needs root for uprobes");
+	start_with_sampler();
+	kill(child_named(agent.pid, "pnmemd-find"), SIGKILL);
+	assert_true(test_until(in_log, "calls are not seen any more", 5000));
+	assert_true(test_until(calls_are_not_seen, NULL, 5000));
+	assert_int_equal(child_named(agent.pid, "pnmemd-find"), 0); /* not even a zombie */
+	script(7000);
+	expect_free(7000, 8000);
+	assert_int_equal(agent_proc_log_count(&agent, "restart"), 1);
+	pn_memwatch_stop();
+	agent_proc_signal(&agent, SIGTERM);
+	assert_int_equal(agent_proc_wait(&agent), 0);
 }
 
 /* ---- the sampler -------------------------------------------------------------------------------
@@ -291,11 +348,6 @@ static void test_real_sampler(void **unused)
 	fake_cuda_close(fake);
 }
 
-static bool in_log(void *arg)
-{
-	return agent_proc_log_count(&agent, arg) > 0;
-}
-
 static bool needs_restart(void *arg)
 {
 	pn_hook_status line;
@@ -382,8 +434,8 @@ static void test_launcher_stays_in_memory(void **unused)
 }
 
 /*
- * No driver: one may be loaded later, so that the launcher waits, and what watching libcuda takes
- * is kept; no sampler. Where dies are not to be sampled there is neither.
+ * No driver: one may be loaded later, so that the launcher and the finder wait; no sampler. Where
+ * dies are not to be sampled there is neither.
  */
 static void test_without_a_driver(void **unused)
 {
@@ -393,16 +445,16 @@ static void test_without_a_driver(void **unused)
 	if (!access("/proc/driver/nvidia/version", F_OK) || !access("/dev/dxg", F_OK))
 		skip_because("there is a GPU driver here");
 	for (int sampled = 0; sampled < 2; sampled++) {
-		uint64_t kept = ALWAYS | FOR_BPF | (sampled ? FOR_LIBCUDA : 0);
-
 		setenv("PN_DIE_SOURCE", sampled ? "auto" : "push", 1);
 		assert_int_equal(agent_proc_start(&agent, args), 0);
 		expect_serving();
 		assert_int_equal(child_named(agent.pid, "pnmemd-launch") > 0, sampled);
+		assert_int_equal(child_named(agent.pid, "pnmemd-find") > 0, sampled);
 		assert_int_equal(child_named(agent.pid, "pnmem-dies"), 0);
 		assert_int_equal(child_named(agent.pid, "fake_dies"), 0);
 		if (!geteuid())
-			assert_int_equal(status_of(agent.pid, "CapEff", 16), kept & mine);
+			assert_int_equal(status_of(agent.pid, "CapEff", 16),
+					 (ALWAYS | FOR_BPF) & mine);
 		pn_memwatch_stop();
 		agent_proc_signal(&agent, SIGTERM);
 		assert_int_equal(agent_proc_wait(&agent), 0);
@@ -471,8 +523,8 @@ static bool probed(void *arg)
 	       probes >= 3;
 }
 
-/* Its view is made, its maps are read, and its libcuda is probed, now that the agent has dropped
- * what it could. */
+/* Its view is made, its maps are read, and its libcuda is probed, now that the agent and the finder
+ * have dropped what they could. */
 static void test_engine_of_another_user(void **unused)
 {
 	int to[2], from[2];
@@ -547,6 +599,8 @@ static int try_all(bool bpf)
 	broken |= !refused(socket(AF_INET, SOCK_STREAM, 0)) << 5;
 	broken |= (socket(AF_UNIX, SOCK_STREAM, 0) < 0) << 6;
 	broken |= (refused(syscall(SYS_bpf, -1, NULL, 0)) != !bpf) << 7;
+	broken |= !refused(syscall(SYS_perf_event_open, NULL, 0, 0, -1, 0)) << 8;
+	broken |= !refused(syscall(SYS_capset, NULL, NULL)) << 9;
 	return broken;
 }
 
@@ -577,21 +631,48 @@ static void test_what_is_refused(void **unused)
 	if (!has_filter())
 		skip_because("built without a system call filter");
 	for (int bpf = 0; bpf < 2; bpf++) {
-		const struct privileges_need need = { .bpf = bpf, .libcuda = bpf };
 		pid_t pid = fork();
 
 		if (!pid) {
-			privileges_drop(&need);
-			_exit(try_all(bpf));
+			privileges_drop(bpf);
+			_exit(!!try_all(bpf));
 		}
 		assert_int_equal(status_of_child(pid), 0);
 		pid = fork();
 		if (!pid) {
-			privileges_drop(&need);
+			privileges_drop(bpf);
 			_exit(try_more());
 		}
 		assert_int_equal(status_of_child(pid), 0);
 	}
+}
+
+/* A child of the finder reads and probes, and writes nothing; its parser does not even open. */
+static void test_finder_may_only_read(void **unused)
+{
+	pid_t pid;
+
+	if (!has_filter())
+		skip_because("built without a system call filter");
+	pid = fork();
+	if (!pid) {
+		privileges_drop_to_finder();
+		if (try_more() || !refused(open("/dev/null", O_WRONLY)) ||
+		    !refused(open("/tmp/pnmem-none", O_RDONLY | O_CREAT, 0600)) ||
+		    !refused(socket(AF_UNIX, SOCK_STREAM, 0)) || !refused(unlink("/none")) ||
+		    !refused(execv("/bin/true", (char *const[]){ "true", NULL })) ||
+		    !refused(syscall(SYS_bpf, -1, NULL, 0)) || memory_works(PROT_READ | PROT_EXEC))
+			_exit(3);
+		if (open("/dev/null", O_RDONLY) < 0 || privileges_step(PRIVILEGES_NONE))
+			_exit(4);
+		if (!privileges_step(PRIVILEGES_READ) && status_of(getpid(), "CapPrm", 16))
+			_exit(5);
+		if (filter_parser() || !refused(open("/dev/null", O_RDONLY)) || !refused(fork()) ||
+		    !memory_works(PROT_READ | PROT_WRITE))
+			_exit(6);
+		_exit(0);
+	}
+	assert_int_equal(status_of_child(pid), 0);
 }
 
 /* A root program that the sampler starts has no capabilities either. */
@@ -619,6 +700,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		TEST(test_what_is_kept),
+		TEST(test_finder_keeps_little),
+		TEST(test_finder_is_killed),
 		TEST(test_sampler_has_nothing),
 		TEST(test_real_sampler),
 		TEST(test_launcher_is_killed),
@@ -628,6 +711,7 @@ int main(void)
 		TEST(test_background_lets_go),
 		TEST(test_engine_of_another_user),
 		cmocka_unit_test(test_what_is_refused),
+		cmocka_unit_test(test_finder_may_only_read),
 		cmocka_unit_test(test_sampler_may_start_programs),
 	};
 

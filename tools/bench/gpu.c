@@ -29,6 +29,7 @@
 
 #include "../../tests/cuda/fake_cuda.h"
 #include "agent/cuda_hooks.h"
+#include "agent/uprobe.h"
 #include "bench.h"
 #include "host/clock.h"
 #include "host/cuda_calls.h"
@@ -194,7 +195,6 @@ static int bare_attach(struct bare *bare)
 {
 	static const char *const names[] = { "cuMemAlloc_v2", "cuMemFree_v2" };
 	int fd = open(LIBRARY, O_RDONLY | O_CLOEXEC), r;
-	struct cuda_probe *probe;
 	uint64_t offsets[2];
 
 	r = fd < 0 ? -errno : elf_symbols_find(fd, names, 2, offsets);
@@ -202,9 +202,11 @@ static int bare_attach(struct bare *bare)
 		close(fd);
 	if (r >= 0)
 		r = cuda_hooks_open(&bare->hooks, getenv("PNMEM_BTF"), bare_record, bare);
-	for (int i = 0; i < 2 && !r; i++)
-		r = cuda_hooks_attach(bare->hooks, LIBRARY, offsets[i], &probe);
-	return r;
+	if (!r)
+		r = cuda_hooks_follow_ends(bare->hooks);
+	for (int i = 0; i < 2 && r >= 0; i++) /* they stay open */
+		r = uprobe_open(cuda_hooks_program_fd(bare->hooks), LIBRARY, offsets[i]);
+	return r < 0 ? r : 0;
 }
 
 static _Noreturn void bare_ring_run(struct gpu *gpu)

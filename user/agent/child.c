@@ -88,7 +88,6 @@ int child_open(struct child *child, const struct child_role *role, sd_event *eve
 	int pair[2], r;
 
 	memset(child, 0, sizeof(*child));
-	child->role = role;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	child->pid = fork();

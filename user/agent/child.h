@@ -25,7 +25,6 @@ struct child_role {
 };
 
 struct child {
-	const struct child_role *role;
 	pid_t pid; /* 0: it has ended, and is reaped */
 	int sock;  /* SOCK_SEQPACKET; io owns it */
 	sd_event_source *io;

@@ -4,11 +4,7 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -17,9 +13,6 @@
 
 /* A call's record and the ends of processes are few at a time. */
 #define RING_BYTES 16384
-/* They wait for the same grace periods of the kernel, so side by side. */
-#define DETACH_THREADS     8
-#define DETACH_STACK_BYTES 65536
 
 struct cuda_hooks {
 	struct cuda_bpf *skel;
@@ -52,9 +45,6 @@ static int load(struct cuda_hooks *hooks, const char *btf_path)
 	r = cuda_bpf__load(hooks->skel);
 	if (r)
 		return r;
-	hooks->exit_link = bpf_program__attach(hooks->skel->progs.cuda_exit);
-	if (!hooks->exit_link)
-		return -errno;
 	hooks->ring =
 		ring_buffer__new(bpf_map__fd(hooks->skel->maps.ring), ring_record, hooks, NULL);
 	return hooks->ring ? 0 : -errno;
@@ -113,92 +103,26 @@ void cuda_hooks_arm(struct cuda_hooks *hooks, bool armed)
 	__atomic_store_n(&hooks->skel->bss->cuda_call_armed, armed, __ATOMIC_SEQ_CST);
 }
 
-int cuda_hooks_attach(struct cuda_hooks *hooks, const char *path, uint64_t offset,
-		      struct cuda_probe **ret)
+int cuda_hooks_follow_ends(struct cuda_hooks *hooks)
 {
 	libbpf_print_fn_t print = libbpf_set_print(NULL);
-	struct bpf_link *link;
 	int r;
 
-	link = bpf_program__attach_uprobe(hooks->skel->progs.cuda_call, true, -1, path, offset);
-	r = link ? 0 : -errno;
+	hooks->exit_link = bpf_program__attach(hooks->skel->progs.cuda_exit);
+	r = hooks->exit_link ? 0 : -errno;
 	libbpf_set_print(print);
-	if (!r)
-		*ret = (struct cuda_probe *)link;
 	return r;
 }
 
-/* ---- detaching: the kernel takes some 100 ms for each ------------------------------------------
- */
-
-struct share {
-	size_t count;
-	struct cuda_probe *probe[];
-};
-
-static _Atomic int detaching; /* threads */
-
-static void share_run(struct share *share)
+int cuda_hooks_program_fd(const struct cuda_hooks *hooks)
 {
-	for (size_t i = 0; i < share->count; i++)
-		bpf_link__destroy((struct bpf_link *)share->probe[i]);
-	free(share);
-}
-
-static void *detach_thread(void *arg)
-{
-	share_run(arg);
-	detaching--;
-	return NULL;
-}
-
-/* On a small stack of its own: the agent's memory is locked. Where there is no thread, here. */
-static void share_start(struct share *share)
-{
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, DETACH_STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	detaching++;
-	r = pthread_create(&thread, &attr, detach_thread, share);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!r)
-		return;
-	detaching--;
-	share_run(share);
-}
-
-void cuda_hooks_detach(struct cuda_probe *const probes[], size_t count)
-{
-	size_t each = (count + DETACH_THREADS - 1) / DETACH_THREADS;
-
-	for (size_t i = 0; i < count; i += each) {
-		size_t n = count - i < each ? count - i : each;
-		struct share *share = malloc(sizeof(*share) + n * sizeof(share->probe[0]));
-
-		if (!share)
-			return; /* they stay until the agent ends, and count calls of nobody */
-		share->count = n;
-		memcpy(share->probe, probes + i, n * sizeof(share->probe[0]));
-		share_start(share);
-	}
+	return bpf_program__fd(hooks->skel->progs.cuda_call);
 }
 
 void cuda_hooks_close(struct cuda_hooks *hooks)
 {
-	const struct timespec step = { .tv_nsec = 1000000 };
-
 	if (!hooks)
 		return;
-	while (detaching)
-		nanosleep(&step, NULL);
 	ring_buffer__free(hooks->ring);
 	bpf_link__destroy(hooks->exit_link);
 	cuda_bpf__destroy(hooks->skel);

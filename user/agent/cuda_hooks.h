@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The BPF programs that see libcuda calls and the end of their processes: with hooks.c the only
- * file that knows libbpf. Which files are probed, and when, is cuda_watch.c's business.
+ * file that knows libbpf. The finder probes the files (finder.h).
  *
- * Threads: one at a time. cuda_hooks_open and cuda_hooks_attach also swap libbpf's print callback.
+ * Threads: one at a time. cuda_hooks_open also swaps libbpf's print callback.
  */
 #ifndef PNMEM_CUDA_HOOKS_H
 #define PNMEM_CUDA_HOOKS_H
@@ -16,19 +16,24 @@
 #include "pn_event.h"
 
 struct cuda_hooks;
-struct cuda_probe;
 
 typedef void (*cuda_hooks_fn)(void *arg, const struct pn_event *event);
 
 /*
- * Loads the programs and follows processes' ends; calls are seen from the first probe on. btf_path
- * as in hooks_options. Returns 0 or -errno (libbpf's), as hooks_open. fn is called from
+ * Loads the programs, which takes CAP_BPF and CAP_PERFMON; nothing is followed or seen yet.
+ * btf_path as in hooks_options. Returns 0 or -errno (libbpf's), as hooks_open. fn is called from
  * cuda_hooks_consume alone.
  */
 int cuda_hooks_open(struct cuda_hooks **ret, const char *btf_path, cuda_hooks_fn fn, void *arg);
 
-/* After the last cuda_hooks_detach, for whose end it waits. NULL is allowed. */
+/* NULL is allowed. Probes that others hold stay, and count calls of nobody. */
 void cuda_hooks_close(struct cuda_hooks *hooks);
+
+/* Follows the ends of processes from now on. 0 or -errno. */
+int cuda_hooks_follow_ends(struct cuda_hooks *hooks);
+
+/* The program for uprobe_open; it stays the hooks' own. */
+int cuda_hooks_program_fd(const struct cuda_hooks *hooks);
 
 /* Readable when there is a record. */
 int cuda_hooks_fd(const struct cuda_hooks *hooks);
@@ -45,18 +50,5 @@ uint64_t cuda_hooks_calls(const struct cuda_hooks *hooks);
 
 /* The next call gives a record. One that is about to return at this moment may or may not. */
 void cuda_hooks_arm(struct cuda_hooks *hooks, bool armed);
-
-/*
- * Probes the return of the function at this offset of a file, in every process. Returns 0 or
- * -errno.
- */
-int cuda_hooks_attach(struct cuda_hooks *hooks, const char *path, uint64_t offset,
-		      struct cuda_probe **ret);
-
-/*
- * Detaches, which takes seconds, in threads of its own; they need nothing of hooks. The array is
- * the caller's.
- */
-void cuda_hooks_detach(struct cuda_probe *const probes[], size_t count);
 
 #endif

@@ -58,10 +58,12 @@ struct dies {
 	enum die_source source;
 	struct launcher *launcher; /* NULL: no sampler can be started */
 	struct sampler *sampler;   /* NULL: there is nothing to sample */
+	pid_t sampler_pid;
 	uint64_t driver_check_ns;
 	struct cuda_watch *watch; /* NULL: libcuda calls are not seen */
-	int watch_err;            /* why not */
-	struct die_table table;   /* sampled; a die keeps its place as long as the agent lives */
+	bool watch_loaded;
+	int watch_err;          /* why not */
+	struct die_table table; /* sampled; a die keeps its place as long as the agent lives */
 	struct die_facts facts[DIE_TABLE_MAX];
 	bool changed; /* since the views were given theirs */
 	bool full_logged;
@@ -272,6 +274,7 @@ static void on_started(void *arg, pid_t pid)
 {
 	struct dies *dies = arg;
 
+	dies->sampler_pid = pid;
 	if (dies->watch)
 		cuda_watch_sampler(dies->watch, pid);
 }
@@ -282,7 +285,7 @@ static void on_driver(void *arg, const struct die_driver *driver)
 	struct dies *dies = arg;
 
 	if (dies->watch && driver->state == DIE_DRIVER_OK)
-		cuda_watch_start(dies->watch);
+		cuda_watch_process(dies->watch, dies->sampler_pid);
 }
 
 /* ---- views -------------------------------------------------------------------------------------
@@ -370,6 +373,13 @@ static bool has_driver(const struct agent *agent)
 	       !access("/dev/dxg", F_OK);
 }
 
+static void watch_failed(struct dies *dies, int err)
+{
+	cuda_watch_close(dies->watch);
+	dies->watch = NULL;
+	dies->watch_err = err;
+}
+
 /* Starts all that sampling takes, once there is a driver. */
 static void check_driver(struct dies *dies, uint64_t now_ns)
 {
@@ -379,11 +389,6 @@ static void check_driver(struct dies *dies, uint64_t now_ns)
 		.asking = on_asking,
 		.die = on_die,
 		.pass_end = on_pass_end,
-		.arg = dies,
-	};
-	const struct cuda_watch_calls watch_calls = {
-		.call = on_cuda_call,
-		.exit = on_cuda_exit,
 		.arg = dies,
 	};
 	struct agent *agent = dies->agent;
@@ -399,13 +404,26 @@ static void check_driver(struct dies *dies, uint64_t now_ns)
 		log_line(LOG_ERR, "die sampler: %s", strerror(-r));
 		return;
 	}
-	if (agent->options->no_bpf)
-		return;
-	dies->watch_err = cuda_watch_open(&dies->watch, agent, &watch_calls);
+	r = dies->watch ? cuda_watch_begin(dies->watch) : 0;
+	if (r)
+		watch_failed(dies, r);
 	if (dies->watch_err)
 		log_line(LOG_WARNING,
 			 "libcuda calls are not seen (%s): dies are sampled every %llu s",
 			 strerror(-dies->watch_err), SAMPLER_SLOW_NS / S_NS);
+}
+
+/* The first look is the last time that the agent may load programs of this kind. */
+static void load_watch(struct dies *dies)
+{
+	int r;
+
+	if (!dies->watch || dies->watch_loaded)
+		return;
+	r = cuda_watch_load(dies->watch);
+	dies->watch_loaded = true;
+	if (r)
+		watch_failed(dies, r);
 }
 
 bool dies_look(struct agent *agent, bool all, uint64_t now_ns)
@@ -415,6 +433,7 @@ bool dies_look(struct agent *agent, bool all, uint64_t now_ns)
 
 	if (!dies)
 		return false; /* a loop without them */
+	load_watch(dies);
 	if (now_ns >= dies->driver_check_ns)
 		check_driver(dies, now_ns);
 	if (dies->has_integrated)
@@ -448,6 +467,11 @@ static void warn_setting(void *arg, const char *name, const char *value, const c
 int dies_open(struct agent *agent)
 {
 	struct dies *dies = calloc(1, sizeof(*dies));
+	const struct cuda_watch_calls watch_calls = {
+		.call = on_cuda_call,
+		.exit = on_cuda_exit,
+		.arg = dies,
+	};
 	int r;
 
 	if (!dies)
@@ -462,6 +486,8 @@ int dies_open(struct agent *agent)
 	r = launcher_open(&dies->launcher, agent->event);
 	if (r)
 		log_line(LOG_ERR, "die sampler: cannot be started: %s", strerror(-r));
+	else if (!agent->options->no_bpf)
+		dies->watch_err = cuda_watch_open(&dies->watch, agent, &watch_calls);
 	return 0;
 }
 
@@ -519,10 +545,13 @@ static void report_sampler(const struct dies *dies, pn_hook_status *line)
 static void report_watch(const struct dies *dies, pn_hook_status *line)
 {
 	char why[sizeof(line->why)];
+	bool good;
 
-	if (dies->watch) {
-		cuda_watch_describe(dies->watch, why, sizeof(why));
-		line_set(line, "uprobe", "libcuda", PN_HOOK_ACTIVE, why);
+	if (!dies->sampler) {
+		line_set(line, "uprobe", "libcuda", PN_HOOK_UNTRIED, "nothing to sample");
+	} else if (dies->watch) {
+		good = cuda_watch_describe(dies->watch, why, sizeof(why));
+		line_set(line, "uprobe", "libcuda", good ? PN_HOOK_ACTIVE : PN_HOOK_REFUSED, why);
 	} else if (dies->watch_err) {
 		snprintf(why, sizeof(why), "calls are not seen (%s): dies are sampled every %llu s",
 			 strerror(-dies->watch_err), SAMPLER_SLOW_NS / S_NS);
@@ -530,8 +559,7 @@ static void report_watch(const struct dies *dies, pn_hook_status *line)
 		line->err = dies->watch_err;
 	} else {
 		line_set(line, "uprobe", "libcuda", PN_HOOK_UNTRIED,
-			 dies->sampler ? "not wanted (--no-bpf): dies are sampled every 5 s"
-				       : "nothing to sample");
+			 "not wanted (--no-bpf): dies are sampled every 5 s");
 	}
 }
 

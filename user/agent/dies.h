@@ -19,8 +19,9 @@ struct agent;
 struct agent_view;
 
 /*
- * First of all, since it forks what is to start samplers, if any. The sampler is started by the
- * first look that finds something to sample. 0 or -errno.
+ * First of all, since it forks the launcher and the finder, where dies may be sampled. The first
+ * look, which comes before privileges are dropped, loads the programs for libcuda; the first look
+ * that finds something to sample starts the sampler. 0 or -errno.
  */
 int dies_open(struct agent *agent);
 void dies_close(struct agent *agent);

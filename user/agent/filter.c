@@ -6,6 +6,7 @@
 
 #if defined(PNMEM_SECCOMP) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stddef.h>
@@ -114,8 +115,6 @@ static const char *const common[] = {
 	"munlock",
 	"munmap",
 	/* threads, processes, signals, time */
-	"capget",
-	"capset",
 	"clock_getres",
 	"clock_gettime",
 	"clock_nanosleep",
@@ -164,11 +163,13 @@ static const char *const common[] = {
 
 /* The agent's alone: file handles name cgroups that outlive their paths. */
 static const char *const agent_only[] = { "name_to_handle_at", "open_by_handle_at" };
-static const char *const agent_bpf[] = { "bpf", "perf_event_open" };
+static const char *const agent_bpf[] = { "bpf" };
 
 /* A driver's library, the loader, and helpers that the library starts. */
 static const char *const sampler_only[] = {
 	"arch_prctl",
+	"capget",
+	"capset",
 	"clone",
 	"clone3",
 	"eventfd",
@@ -228,6 +229,67 @@ static const char *const sampler_only[] = {
 	"vfork",
 };
 
+/* openat() and what makes processes below. */
+static const char *const finder_only[] = {
+	"brk",
+	"capget",
+	"capset",
+	"clock_gettime",
+	"clock_nanosleep",
+	"close",
+	"close_range",
+	"dup2",
+	"dup3",
+	"exit",
+	"exit_group",
+	"fcntl",
+	"fork",
+	"fstat",
+	"futex",
+	"getdents64",
+	"getpid",
+	"getppid",
+	"getrandom",
+	"gettid",
+	"ioctl",
+	"kill",
+	"lseek",
+	"madvise",
+	"mremap",
+	"munmap",
+	"nanosleep",
+	"newfstatat",
+	"perf_event_open",
+	"pipe2",
+	"poll",
+	"ppoll",
+	"prctl",
+	"pread64",
+	"read",
+	"readlink",
+	"readlinkat",
+	"recvfrom",
+	"recvmsg",
+	"restart_syscall",
+	"rseq",
+	"rt_sigaction",
+	"rt_sigprocmask",
+	"rt_sigreturn",
+	"seccomp",
+	"sendto",
+	"set_robust_list",
+	"set_tid_address",
+	"socketpair",
+	"statx",
+	"wait4",
+	"write",
+};
+
+static const char *const parser_only[] = {
+	"brk",    "exit",   "exit_group", "futex",        "madvise",
+	"mremap", "munmap", "pread64",    "rt_sigreturn", "write",
+};
+
 #define ALLOW(filter, list) allow(filter, list, sizeof(list) / sizeof((list)[0]))
 
 static int allow(scmp_filter_ctx filter, const char *const names[], size_t count)
@@ -269,6 +331,27 @@ static int allow_data_memory(scmp_filter_ctx filter)
 	return r ? r
 		 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
 				    SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+}
+
+/* Whatever the flags of reading, nothing is written or made. */
+static int allow_reading(scmp_filter_ctx filter)
+{
+	return seccomp_rule_add(
+		filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+		SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY));
+}
+
+#define NAMESPACES                                                                                 \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |             \
+	 CLONE_NEWPID | CLONE_NEWNET)
+
+/* clone3() as above. */
+static int allow_processes(scmp_filter_ctx filter)
+{
+	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+				 SCMP_A0(SCMP_CMP_MASKED_EQ, NAMESPACES, 0));
+
+	return r ? r : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
 /*
@@ -337,6 +420,42 @@ int filter_sampler(void)
 	return r;
 }
 
+int filter_finder(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int r;
+
+	if (!filter)
+		return -ENOMEM;
+	r = ALLOW(filter, finder_only);
+	if (!r)
+		r = allow_reading(filter);
+	if (!r)
+		r = allow_processes(filter);
+	if (!r)
+		r = allow_data_memory(filter);
+	if (!r)
+		r = install(filter);
+	seccomp_release(filter);
+	return r;
+}
+
+int filter_parser(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int r;
+
+	if (!filter)
+		return -ENOMEM;
+	r = ALLOW(filter, parser_only);
+	if (!r)
+		r = allow_data_memory(filter);
+	if (!r)
+		r = install(filter);
+	seccomp_release(filter);
+	return r;
+}
+
 #else
 
 int filter_agent(bool bpf)
@@ -345,6 +464,16 @@ int filter_agent(bool bpf)
 }
 
 int filter_sampler(void)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_finder(void)
+{
+	return -EOPNOTSUPP;
+}
+
+int filter_parser(void)
 {
 	return -EOPNOTSUPP;
 }

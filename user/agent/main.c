@@ -171,12 +171,7 @@ static void harden(void)
 /* After the first look, which loads what there is to load for libcuda. */
 static void drop_privileges(const struct agent *agent)
 {
-	const struct privileges_need need = {
-		.bpf = agent->hooks_live || (!agent->options->no_bpf && dies_may_sample(agent)),
-		.libcuda = !agent->options->no_bpf && dies_may_sample(agent),
-	};
-
-	privileges_drop(&need);
+	privileges_drop(agent->hooks_live || (!agent->options->no_bpf && dies_may_sample(agent)));
 }
 
 static int open_signals(struct agent *agent)

@@ -38,23 +38,23 @@
  * is off; and the programs for libcuda are loaded when a driver is. */
 #define FOR_BPF BIT(CAP_BPF)
 
+/* SYS_PTRACE: /proc/PID/maps of other users' processes, and their namespaces and mounts. */
+#define FOR_MAPS BIT(CAP_SYS_PTRACE)
+
 /*
- * PERFMON: a uprobe is a perf event, and its program reads kernel memory. SYS_PTRACE:
- * /proc/PID/maps of other users' processes. CHECKPOINT_RESTORE: opening what is mapped there by
- * /proc/PID/map_files. DAC_READ_SEARCH: a library that only its owner may read.
+ * CHECKPOINT_RESTORE: opening what is mapped there by /proc/PID/map_files. DAC_READ_SEARCH: a
+ * library that only its owner may read.
  */
-#define FOR_LIBCUDA                                                                                \
-	(BIT(CAP_PERFMON) | BIT(CAP_SYS_PTRACE) | BIT(CAP_CHECKPOINT_RESTORE) |                    \
-	 BIT(CAP_DAC_READ_SEARCH))
+#define FOR_OPEN (FOR_MAPS | BIT(CAP_CHECKPOINT_RESTORE) | BIT(CAP_DAC_READ_SEARCH))
+
+/* A uprobe is a perf event, and its program reads kernel memory. */
+#define FOR_PROBE BIT(CAP_PERFMON)
 
 /*
  * SYS_ADMIN: a uprobe, where the kernel is not content with PERFMON: measured so on 6.1.0-50, 6.12,
- * 6.18 and 7.2, and on Debian's 5.10 with its default perf_event_paranoid of 3, not with 2. Only
- * permitted, and made effective for each attachment.
+ * 6.18 and 7.2, and on Debian's 5.10 with its default perf_event_paranoid of 3, not with 2.
  */
 #define FOR_UPROBE BIT(CAP_SYS_ADMIN)
-
-static bool has_admin; /* permitted, for privileges_admin to make effective */
 
 static void complain(const char *what, int err)
 {
@@ -132,43 +132,48 @@ static void drop_to(uint64_t permitted, uint64_t effective)
 #endif
 }
 
-void privileges_drop(const struct privileges_need *need)
+static void complain_of_filter(const char *what, int r)
 {
-	uint64_t keep = ALWAYS | (need->bpf ? FOR_BPF : 0) | (need->libcuda ? FOR_LIBCUDA : 0);
+	if (r && r != -EOPNOTSUPP)
+		complain(what, -r);
+}
+
+void privileges_drop(bool bpf)
+{
+	uint64_t keep = ALWAYS | (bpf ? FOR_BPF : 0);
 	int r;
 
-	drop_to(keep | (need->libcuda ? FOR_UPROBE : 0), keep);
-	has_admin = need->libcuda && uprobe_needs_admin();
-	if (need->libcuda && !has_admin)
-		capabilities_set(keep, keep);
-	r = filter_agent(need->bpf);
+	drop_to(keep, keep);
+	r = filter_agent(bpf);
 	if (r == -EOPNOTSUPP)
 		log_line(LOG_NOTICE, "privileges: no system call filter: built without one");
-	else if (r)
-		complain("filter system calls", -r);
+	complain_of_filter("filter system calls", r);
 	malloc_trim(0); /* of building the filter */
 }
 
-void privileges_admin(bool on)
+void privileges_drop_to_finder(void)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+	drop_to(FOR_OPEN | FOR_PROBE | FOR_UPROBE, FOR_PROBE);
+	capabilities_set(FOR_OPEN | FOR_PROBE | (uprobe_needs_admin() ? FOR_UPROBE : 0), 0);
+	/* The agent says in the log where there is none. */
+	complain_of_filter("filter system calls of the finder", filter_finder());
+}
 
-	if (!has_admin || syscall(SYS_capget, &header, sets))
-		return;
-	sets[0].effective &= ~(uint32_t)FOR_UPROBE;
-	if (on)
-		sets[0].effective |= sets[0].permitted & (uint32_t)FOR_UPROBE;
-	/* Where it fails so does the uprobe, and that is told. */
-	syscall(SYS_capset, &header, sets);
+int privileges_step(enum privileges_step step)
+{
+	static const uint64_t now[] = {
+		[PRIVILEGES_READ] = FOR_MAPS,
+		[PRIVILEGES_OPEN] = FOR_OPEN,
+		[PRIVILEGES_PROBE] = FOR_PROBE | FOR_UPROBE,
+		[PRIVILEGES_NONE] = 0,
+	};
+	uint64_t later = step == PRIVILEGES_OPEN ? now[PRIVILEGES_PROBE] : 0;
+
+	return capabilities_set(now[step] | later, now[step]);
 }
 
 void privileges_drop_all(void)
 {
-	int r;
-
 	drop_to(0, 0);
-	r = filter_sampler();
-	if (r && r != -EOPNOTSUPP) /* of which the agent tells */
-		complain("filter system calls of the sampler", -r);
+	complain_of_filter("filter system calls of the sampler", filter_sampler());
 }

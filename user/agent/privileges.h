@@ -9,19 +9,29 @@
 
 #include <stdbool.h>
 
-struct privileges_need {
-	bool bpf;     /* hooks or uprobes: maps are read, programs may still be loaded */
-	bool libcuda; /* libcuda is looked for in other processes, and probed */
-};
+/*
+ * Before the agent serves, with one thread. For good. bpf: with hooks or uprobes, maps are read.
+ * What the kernel refuses is logged, one line each, and the rest still done: nothing the agent does
+ * depends on having less.
+ */
+void privileges_drop(bool bpf);
 
 /*
- * Before the agent serves, with one thread. For good. What the kernel refuses is logged, one line
- * each, and the rest still done: nothing the agent does depends on having less.
+ * For the finder: its capabilities stay permitted for its own children, and none is effective. Logs
+ * as above.
  */
-void privileges_drop(const struct privileges_need *need);
+void privileges_drop_to_finder(void);
 
-/* Around each attachment of a uprobe: on, and off again. Nothing where no kernel asks for it. */
-void privileges_admin(bool on);
+/* What a child of the finder does next. A later step cannot be followed by an earlier one. */
+enum privileges_step {
+	PRIVILEGES_READ,  /* reads the maps of other users' processes; then nothing else */
+	PRIVILEGES_OPEN,  /* opens a file that another user's process has mapped */
+	PRIVILEGES_PROBE, /* attaches uprobes */
+	PRIVILEGES_NONE,
+};
+
+/* The calling process keeps what this step and later ones need. 0 or -errno. */
+int privileges_step(enum privileges_step step);
 
 /* For the process that starts samplers: no capability, no way to get one, and a filter. Logs as
  * above. */

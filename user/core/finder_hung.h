@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Processes at which a reader hung: they are left out for some rounds, the more often they hang the
+ * longer. Of a user with many of them, all are left out. Pure; all zero is empty.
+ */
+#ifndef PNMEM_CORE_FINDER_HUNG_H
+#define PNMEM_CORE_FINDER_HUNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FINDER_HUNG_MAX      64
+#define FINDER_HUNG_USER_MAX 16
+
+struct finder_hung {
+	struct {
+		int pid; /* 0: none */
+		uint32_t uid;
+		uint32_t until_round; /* left out before this one */
+		uint32_t times;
+	} process[FINDER_HUNG_MAX];
+};
+
+/* The oldest is forgotten where there is no room. */
+void finder_hung_add(struct finder_hung *hung, int pid, uint32_t uid, uint32_t round);
+
+/* Whether this process is left out in this round. */
+bool finder_hung_has(const struct finder_hung *hung, int pid, uint32_t uid, uint32_t round);
+
+/* How many are. */
+size_t finder_hung_count(const struct finder_hung *hung, uint32_t round);
+
+#endif
