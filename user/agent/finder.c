@@ -41,6 +41,7 @@ struct task {
 	pid_t pid; /* 0: none */
 	int sock;  /* -1: nothing is heard of it any more */
 	enum kind kind;
+	bool reaped; /* it may still have left words in its socket */
 	bool killed;
 	bool late; /* it was killed because it was past its limit */
 	uint64_t limit_ns;
@@ -174,7 +175,16 @@ static struct task *start(enum kind kind, struct probe_file *file)
 	return task;
 }
 
-/* Its socket is closed; the child itself is reaped when the kernel has let go of it. */
+/* The place is free again. */
+static void release(struct task *task)
+{
+	/* The user of a file whose worker hung has no other file tried until now. */
+	if (task->file)
+		probe_files_bad(&finder.files, task->file, NULL);
+	*task = (struct task){ .sock = -1 };
+}
+
+/* Nothing is heard of it any more; it is released when the kernel has let go of it. */
 static void end(struct task *task, bool late)
 {
 	if (task->sock >= 0)
@@ -183,7 +193,10 @@ static void end(struct task *task, bool late)
 	task->killed = true;
 	task->late = late;
 	task->limit_ns = 0;
-	kill(task->pid, SIGKILL);
+	if (task->reaped)
+		release(task);
+	else
+		kill(task->pid, SIGKILL);
 }
 
 /* ---- files -------------------------------------------------------------------------------------
@@ -290,11 +303,11 @@ static void on_found(const struct task *task, const struct reader_found *found)
 }
 
 /* The reader has said its last words. */
-static void on_read(const struct task *task, const struct reader_found *last)
+static void on_read(enum kind kind, const struct reader_found *last)
 {
 	struct probe_file *file;
 
-	if (task->kind != READ_ALL)
+	if (kind != READ_ALL)
 		return;
 	while (!last->skipped && (file = probe_files_unused(&finder.files)))
 		leave(file);
@@ -302,14 +315,14 @@ static void on_read(const struct task *task, const struct reader_found *last)
 }
 
 /* It hangs, or has ended without its last words, at some process: that one is left out. */
-static void on_reader_lost(struct task *task)
+static void on_reader_lost(const struct task *task, enum kind kind)
 {
 	const volatile struct reader_place *place = finder.place + (task - finder.task);
 	int pid = place->pid;
 
 	if (pid)
 		finder_hung_add(&finder.hung, pid, place->uid, finder.files.round);
-	if (task->kind == READ_ALL) {
+	if (kind == READ_ALL) {
 		finder.round_ns = clock_now_ns(); /* once more, without it */
 	} else {
 		for (size_t i = 0; i < finder.asking_count && finder.asked_count < ASKED_MAX; i++)
@@ -322,11 +335,14 @@ static void on_reader_lost(struct task *task)
 
 static void on_late(struct task *task)
 {
+	int pid = task->kind == WORK ? task->file->mapping.pid : 0;
+	enum kind kind = task->kind;
+
 	end(task, true);
-	if (task->kind == WORK)
-		report(FINDER_SLOW, task->file->mapping.pid, 0);
+	if (kind == WORK)
+		report(FINDER_SLOW, pid, 0);
 	else
-		on_reader_lost(task);
+		on_reader_lost(task, kind);
 }
 
 /* ---- the loop ----------------------------------------------------------------------------------
@@ -340,6 +356,7 @@ static void on_child(struct task *task)
 		struct reader_found found;
 	} packet;
 	ssize_t n = recv(task->sock, &packet, sizeof(packet), MSG_DONTWAIT);
+	enum kind kind;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -351,11 +368,12 @@ static void on_child(struct task *task)
 	}
 	if (n == sizeof(packet.found) && packet.found.pid)
 		return on_found(task, &packet.found);
+	kind = task->kind;
 	end(task, false);
 	if (n == sizeof(packet.found))
-		on_read(task, &packet.found);
+		on_read(kind, &packet.found);
 	else
-		on_reader_lost(task);
+		on_reader_lost(task, kind);
 }
 
 static void reap(void)
@@ -365,12 +383,11 @@ static void reap(void)
 	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
 		FOR_EACH(t)
 		{
-			if (t->pid != pid || !t->killed)
+			if (t->pid != pid || t->reaped)
 				continue;
-			/* A file whose worker hung is held by that worker's user until now. */
-			if (t->file)
-				probe_files_bad(&finder.files, t->file, NULL);
-			t->pid = 0;
+			t->reaped = true;
+			if (t->killed)
+				release(t);
 		}
 }
 

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PART_MAX_BYTES (8u << 20) /* libcuda's symbol table is some 100 KB */
+/* libcuda's symbol table is some 100 KB. Files are anyone's, and several are parsed at a time. */
+#define PART_MAX_BYTES (2u << 20)
 #define HEADERS_MAX    1024
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
