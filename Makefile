@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# One Makefile, not recursive; everything it makes lies under build/.
-#   make            build             make run     build, start the agent, show the snapshot
-#   make check      build, test all   make bench   the measurements
-#   make bundle     build/bundle: the programs for a Linux without the libraries they need
-#   make soak       what make check runs shortened, at its whole length: nine minutes
-#   make check-kernels   the host tests on Debian's kernels from 5.10 on, under qemu
-# V=1 shows commands, WERROR=1 makes warnings errors, CFLAGS and LDFLAGS are appended.
+# One Makefile, not recursive; everything it makes lies under build/. `make help` prints these lines:
+#   make                    builds what is shipped
+#   sudo make run           installs what is missing, builds, starts the agent, shows the live snapshot
+#   sudo make check         installs what is missing, builds, runs every test that this machine can run
+#   sudo make bench         runs the measurements, each beside its baseline
+#   make install            installs below PREFIX (/usr/local), in DESTDIR
+#   make bundle             makes build/bundle: the programs for a Linux without the libraries they need
+#   sudo make check-kernels runs the host tests on Debian's kernels from 5.10 on, under qemu
+#   sudo make soak          runs what make check shortens at its whole length: nine minutes
+#   make compile_commands.json   tells an editor how each file is compiled
+#   make clean              removes build/
+#   V=1 shows commands, WERROR=1 makes warnings errors, CFLAGS and LDFLAGS are appended.
 
 B       ?= build
 BUNDLE  ?= $(B)/bundle
@@ -57,7 +62,8 @@ objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all run check soak check-kernels bundle bench install clean tests
+.PHONY: all run check soak check-kernels bundle bench install clean tests unit-tests help \
+	compile_commands.json
 
 all: $(B)/pnmemd $(B)/pnmem $(B)/pnmem-dies $(B)/libpnmem.so $(B)/libpnmem.a $(B)/tools/pressure
 
@@ -278,6 +284,8 @@ $(B)/tests/fake-cuda: $(call objs,obj,$(addprefix tests/cuda/,fake_cuda_main.c f
 	$(call say,LD,$@)
 	$(Q)$(CC) $^ $(LDFLAGS) -pthread -o $@
 
+unit-tests: $(unit_tests)
+
 tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
        $(B)/asan/pnmemd $(B)/tests/live_fuzz $(B)/tests/trace_make \
        $(B)/tests/trace_event_check $(B)/tests/png_check \
@@ -293,7 +301,7 @@ run:
 
 # CHECK_KERNELS=1: the kernel matrix too, under the same closing line.
 check:
-	$(Q)tools/deps.sh test $(if $(CHECK_KERNELS),vm)
+	$(Q)tools/deps.sh test optional $(if $(CHECK_KERNELS),vm)
 	$(Q)$(MAKE) --no-print-directory tests WERROR=1
 	$(Q)tests/check $(B)
 
@@ -334,10 +342,20 @@ install: all
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/pnmem.pc
 	sed -e 's|@PREFIX@|$(PREFIX)|' tools/pnmemd.service.in \
 		> $(DESTDIR)$(PREFIX)/lib/systemd/system/pnmemd.service
-	install -m 644 tools/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -m 644 tools/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
-	install -m 644 tools/man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7/
-	install -m 644 tools/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8/
+	for n in 1 5 7 8; do \
+		install -m 644 tools/man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n/ || exit; \
+	done
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# Of what make would run, the lines that compile a file; the sanitizers' variants are left out.
+compile_commands.json:
+	$(call say,GEN,$@)
+	$(Q)$(MAKE) --no-print-directory -nB tests | sed -nE \
+		-e '/ -o $(B)\/(asan|tsan)\//d' -e 's/["\\]/\\&/g' \
+		-e 's!^([^ ]*/)?(gcc|clang) .* -c ([^ ]+) -o .*!{"directory": "$(CURDIR)", "file": "\3", "command": "&"}!p' | \
+		sed -e '1s/^/[/' -e '$$!s/$$/,/' -e '$$s/$$/]/' > $@
 
 clean:
 	rm -rf $(B)
