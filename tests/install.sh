@@ -15,8 +15,8 @@ install_all() {
 	}
 	for file in bin/pnmem sbin/pnmemd lib/libpnmem.so.0 lib/libpnmem.so lib/libpnmem.a \
 		lib/pkgconfig/pnmem.pc lib/systemd/system/pnmemd.service include/pnmem/pn_memwatch.h \
-		share/man/man1/pnmem.1 share/man/man5/pnmem-trace.5 share/man/man7/pnmem-protocol.7 \
-		share/man/man8/pnmemd.8; do
+		share/man/man1/pnmem.1 share/man/man5/pnmem-trace.5 share/man/man8/pnmemd.8 \
+		share/man/man7/pnmem-{protocol,integration,figures,kernels}.7; do
 		[ -e "$dir/usr/$file" ] || { echo "no $file"; return 1; }
 	done
 	[ ! -e "$dir/usr/include/pnmem/pn_event.h" ] && ! grep -rI '@[A-Z]*@' "$dir/usr/lib"
@@ -59,9 +59,34 @@ unit_file() {
 	! grep pnmemd "$dir/out" # only warnings of the machine's other units
 }
 
+make_help() {
+	make help >"$dir/out" && for target in run check bench install bundle clean; do
+		grep -qE "^(sudo )?make $target " "$dir/out" || { echo "no $target"; return 1; }
+	done
+}
+# Each source once, as JSON that an editor can read.
+compile_commands() {
+	command -v python3 >/dev/null || { echo "# skip: compile_commands.json: no python3"; return 77; }
+	git ls-files '*.c' '*.bpf.c' | grep -v '^tests/fuzz/' | sort >"$dir/sources"
+	make -s compile_commands.json B="$dir/b" || return
+	python3 -c 'import json; print(*sorted(e["file"] for e in json.load(open("compile_commands.json"))),
+			sep="\n")' >"$dir/listed" && rm compile_commands.json || return
+	diff -u "$dir/sources" "$dir/listed"
+}
+# The picture has its colours in attributes: viewers without style sheets show them too.
+picture() {
+	! grep -nE 'var\(|<style|class=|style=' tools/spike.svg || return
+	command -v rsvg-convert >/dev/null || { echo "# skip: the picture: no rsvg-convert"; return 77; }
+	rsvg-convert tools/spike.svg -o "$dir/spike.png" &&
+		"$build/tests/png_check" "$dir/spike.png" ffffff 1c2128 0969da cf222e 2da44e
+}
+
 check "make install puts everything in its place" install_all
 check "an engine builds with pkg-config and runs on the shared library" engine
 check "and on the static one" static_engine
 check "systemd finds nothing wrong in the unit" unit_file
 check "man pages format without a warning" man_pages
+check "make help names the targets" make_help
+check "make compile_commands.json lists every source once" compile_commands
+check "the picture carries its colours in attributes" picture
 tap_end

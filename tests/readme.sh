@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# README stays true: every command in its sh blocks is run here, as written but for sudo, and every
-# C block compiles and links against the library. A command that this file does not know how to
-# end, or that fails, fails.
+# README and the man pages stay true: every command in README's sh blocks, and in the examples of
+# tools/man that a comment marks with sh, is run here as written but for sudo, and every C block
+# compiles and links against the library. A command that this file does not know how to end, or that
+# fails, fails.
 set -u
 . tests/tap.sh
 build=${BUILD:-build}
@@ -10,9 +11,18 @@ dir=$(mktemp -d)
 export PN_SOCKET=$dir/s
 trap 'rm -rf "$dir"' EXIT
 
-# The lines of the blocks of one language, blocks separated by a line with "---".
+# The lines of the blocks of one language, blocks separated by a line with "---". A line that ends in
+# a backslash is joined with the next one in sh.
 blocks() {
 	awk -v open="^\`\`\`$1\$" '$0 ~ open {on=1; next} /^```$/ {if (on) print "---"; on=0} on' README.md
+	awk -v mark=".\\\\\" $1" '$0 == mark {want=1; next} want && /^\.EX/ {on=1; want=0; next}
+		/^\.EE/ {if (on) print "---"; on=0} on' tools/man/*.[1-8] |
+		sed -e "s/\\\\-/-/g; s/\\\\(aq/'/g; s/\\\\(ga/\`/g; s/\\\\(ha/^/g; s/\\\\(ti/~/g" \
+			-e 's/^\\&//; s/\\e/\\/g'
+}
+
+commands() {
+	blocks sh | sed -e ':join' -e '/\\$/ {N; s/\\\n */ /; b join' -e '}'
 }
 
 with_agent() {
@@ -30,6 +40,16 @@ with_agent() {
 	return "$status"
 }
 
+serves_until_killed() { # PID of an engine that writes to $dir/engine
+	for _ in $(seq 200); do
+		grep -q '127\.0\.0\.1:' "$dir/engine" && break
+		sleep 0.1
+	done
+	cat "$dir/engine"
+	kill "$1" && wait "$1"
+	grep -q '127\.0\.0\.1:' "$dir/engine"
+}
+
 run_command() {
 	local command=${1#sudo }
 	case $command in
@@ -39,6 +59,10 @@ run_command() {
 		;;
 	*" watch"*)
 		timeout --preserve-status -s INT 2 bash -c "exec $command"
+		;;
+	*tools/engine*)
+		bash -c "exec ${command/--weights=1G/--weights=16M} --port=0" >"$dir/engine" 2>&1 &
+		serves_until_killed $!
 		;;
 	*" stats"*)
 		with_agent "$command"
@@ -97,7 +121,7 @@ while IFS= read -r command; do
 	---|'') ;;
 	*) check "$command" run_command "$command" ;;
 	esac
-done < <(blocks sh)
+done < <(commands)
 
 n=0
 while IFS= read -r line; do
