@@ -64,10 +64,10 @@ make_help() {
 		grep -qE "^(sudo )?make $target " "$dir/out" || { echo "no $target"; return 1; }
 	done
 }
-# Each source once, as JSON that an editor can read.
+# Each source once, as JSON that an editor can read. Fuzzers are compiled from several sources at once.
 compile_commands() {
 	command -v python3 >/dev/null || { echo "# skip: compile_commands.json: no python3"; return 77; }
-	git ls-files '*.c' '*.bpf.c' | grep -v '^tests/fuzz/' | sort >"$dir/sources"
+	git ls-files '*.c' '*.bpf.c' | grep -vE '^tests/(fuzz/|cuda/prototypes)' | sort >"$dir/sources"
 	make -s compile_commands.json B="$dir/b" || return
 	python3 -c 'import json; print(*sorted(e["file"] for e in json.load(open("compile_commands.json"))),
 			sep="\n")' >"$dir/listed" && rm compile_commands.json || return
