@@ -59,7 +59,7 @@ static _Noreturn void run(const struct child_role *role, int sock, pid_t agent_p
 	if (getppid() != agent_pid)
 		_exit(0); /* the agent ended before that */
 	/* The child is needed when memory is short. The memory that it has now is all that it
-	 * needs, and its own children have neither protection. Where the kernel refuses this, it
+	 * needs. Where the kernel refuses this, it
 	 * refuses the agent too, and the agent says so in the log.
 	 */
 	child_set_oom_score(AGENT_OOM_SCORE_ADJ);
