@@ -32,11 +32,22 @@ say = $(if $(Q),@printf '  %-8s %s\n' '$(1)' '$(2)')
 
 warnings := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
 	    -Wvla -Wformat=2 -Wno-unused-parameter $(if $(filter 1,$(WERROR)),-Werror)
-# _GNU_SOURCE: gnu11 on Linux; hidden visibility: only PN_API symbols leave libpnmem.so.
+# _GNU_SOURCE: gnu11 on Linux; hidden visibility: only PN_API symbols leave libpnmem.so; cmocka 2
+# warns on calls that cmocka 1 has no other names for.
 base_cflags := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -pthread $(warnings) -D_GNU_SOURCE \
-	       -DPNMEM_VERSION='"$(VERSION)"' -Iinclude -Iuser -Itests/host -MMD -MP
-# cmocka 2 warns on calls that cmocka 1 has no other names for.
-base_cflags += -DCMOCKA_DISABLE_DEPRECATION_WARNINGS
+	       -DCMOCKA_DISABLE_DEPRECATION_WARNINGS -DPNMEM_VERSION='"$(VERSION)"' -Iinclude \
+	       -Iuser -MMD -MP
+
+# What is shipped checks itself while it runs; tests/hardening.sh reads from the files that it does.
+# Another _FORTIFY_SOURCE in CFLAGS stays, and without optimization the C library has none.
+fortify := $(if $(or $(filter -O0,$(CFLAGS)),$(findstring _FORTIFY_SOURCE,$(CFLAGS))),, \
+	     -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+machine := $(shell $(CC) -dumpmachine)
+branches := $(if $(filter x86_64-% i%86-%,$(machine)),-fcf-protection=full, \
+	      $(if $(filter aarch64-%,$(machine)),-mbranch-protection=standard))
+hard_cflags  := -fstack-protector-strong $(fortify) $(branches)
+hard_ldflags := -Wl,-z,relro,-z,now,-z,noexecstack
+
 lib_libs   := -pthread -lm
 # Without libseccomp the agent has no system call filter, and says so.
 seccomp_libs := $(shell $(PKG) --libs libseccomp 2>/dev/null)
@@ -44,13 +55,15 @@ agent_libs := $(shell $(PKG) --libs libbpf libsystemd 2>/dev/null) $(seccomp_lib
 cli_libs   := $(shell $(PKG) --libs jansson 2>/dev/null) $(lib_libs)
 engine_libs := $(shell $(PKG) --libs libmicrohttpd jansson 2>/dev/null) $(lib_libs)
 
-core_src  := $(wildcard user/core/*.c)
-host_src  := $(wildcard user/host/*.c)
-lib_src   := $(wildcard user/lib/*.c)
-agent_src := $(wildcard user/agent/*.c)
-cli_src   := $(wildcard user/cli/*.c)
-engine_src := $(wildcard tools/engine/*.c)
-dies_src  := $(wildcard user/dies/*.c)
+# Folders whose .c files belong together, with the rooms in them.
+sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
+core_src  := $(call sources,user/core)
+host_src  := $(call sources,user/host)
+lib_src   := $(call sources,user/lib)
+agent_src := $(call sources,user/agent)
+cli_src   := $(call sources,user/cli)
+dies_src  := $(call sources,user/dies)
+support_src := $(call sources,tests/support)
 bpf_src   := $(wildcard bpf/*.bpf.c)
 headers   := $(filter-out include/pn_event.h,$(wildcard include/*.h))
 
@@ -61,6 +74,8 @@ tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c)) $(B)/tool
 	      $(B)/tools/bench $(B)/tools/gpu-probe
 
 objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
+# The sources of a list that have one of these names.
+named = $(filter $(addprefix %/,$(1)) $(addprefix %/trace_,$(1)),$(2))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -69,9 +84,18 @@ objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 
 all: $(B)/pnmemd $(B)/pnmem $(B)/pnmem-dies $(B)/libpnmem.so $(B)/libpnmem.a $(B)/tools/pressure
 
+# Every program and library is linked by this, from the objects and archives it depends on, with the
+# libs and link_flags that are set for it.
+link_flags = -pie
+define link
+$(call say,LD,$@)
+@mkdir -p $(@D)
+$(Q)$(CC) $(link_flags) $(hard_ldflags) $(filter %.o %.a,$^) $(LDFLAGS) $(libs) -o $@
+endef
+
 # ---- C objects, one rule per sanitizer variant --------------------------------------------------
 # asan and tsan exist for core, host, lib and the unit tests. -Wno-tsan: gcc warns on fences.
-flags_obj  :=
+flags_obj  := $(hard_cflags)
 flags_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 flags_tsan := -fsanitize=thread -Wno-tsan -DPN_TSAN=1
 
@@ -81,10 +105,9 @@ $(B)/$(1)/%.o: %.c
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) $$(base_cflags) $$(flags_$(1)) $$(CFLAGS) -c $$< -o $$@
 
+$(B)/$(1)/tests/unit/%: private libs = $(flags_$(1)) -lcmocka $(lib_libs)
 $(B)/$(1)/tests/unit/%: $(B)/$(1)/tests/unit/%.o $(call objs,$(1),$(core_src) $(host_src) $(lib_src))
-	$$(call say,LD,$$@)
-	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $(flags_$(1)) $$^ $$(LDFLAGS) -lcmocka $(lib_libs) -o $$@
+	$$(link)
 endef
 $(foreach v,obj asan tsan,$(eval $(call variant,$(v))))
 
@@ -106,27 +129,29 @@ $(B)/bpf/pnmem.linked.o: $(filter-out %/cuda.bpf.o,$(bpf_src:%.c=$(B)/%.o))
 	$(call say,BPFLINK,$@)
 	$(Q)$(BPFTOOL) gen object $@ $^
 
-$(B)/bpf/pnmem.skel.h: $(B)/bpf/pnmem.linked.o
-	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name pnmem_bpf > $@
+$(B)/bpf/cuda.linked.o: $(B)/bpf/cuda.bpf.o
+	$(Q)ln -f $< $@
 
-$(B)/bpf/cuda.skel.h: $(B)/bpf/cuda.bpf.o
+$(B)/bpf/%.skel.h: $(B)/bpf/%.linked.o
 	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name cuda_bpf > $@
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
-$(foreach v,obj asan,$(B)/$(v)/user/agent/filter.o): base_cflags += $(if $(seccomp_libs),-DPNMEM_SECCOMP=1)
-$(foreach v,obj asan,$(B)/$(v)/user/agent/cuda_hooks.o): $(B)/bpf/cuda.skel.h
-$(foreach v,obj asan,$(B)/$(v)/user/agent/cuda_hooks.o): base_cflags += -I$(B)/bpf
-$(foreach v,obj asan,$(B)/$(v)/user/agent/hooks.o): $(B)/bpf/pnmem.skel.h
-$(foreach v,obj asan,$(B)/$(v)/user/agent/hooks.o): base_cflags += -I$(B)/bpf
+# The objects of these sources, in the variants that there is an agent of.
+agent_objs = $(foreach v,obj asan,$(call objs,$(v),$(call named,$(1),$(agent_src))))
+$(call agent_objs,filter.c): base_cflags += $(if $(seccomp_libs),-DPNMEM_SECCOMP=1)
+$(call agent_objs,hooks.c): $(B)/bpf/pnmem.skel.h
+$(call agent_objs,cuda_hooks.c): $(B)/bpf/cuda.skel.h
+$(call agent_objs,hooks.c cuda_hooks.c): base_cflags += -I$(B)/bpf
 
 # ---- what is shipped ----------------------------------------------------------------------------
 lib_objs := $(call objs,obj,$(core_src) $(host_src) $(lib_src))
 
+# -z nodelete: the library's thread goes on after a dlclose without pn_memwatch_stop.
+$(B)/libpnmem.so: private link_flags = -shared -Wl,-soname,libpnmem.so.0 -Wl,-z,nodelete,-z,defs \
+	-Wl,--version-script=user/lib/libpnmem.map
+$(B)/libpnmem.so: private libs = $(lib_libs)
 $(B)/libpnmem.so: $(lib_objs) user/lib/libpnmem.map
-	$(call say,LD,$@)
-	$(Q)$(CC) -shared -Wl,-soname,libpnmem.so.0 -Wl,--version-script=user/lib/libpnmem.map \
-		-Wl,-z,defs $(lib_objs) $(LDFLAGS) $(lib_libs) -o $@
+	$(link)
 	@ln -sf libpnmem.so $(B)/libpnmem.so.0
 
 # One object with every internal name made local, so that a static engine sees pn_ and bs_ only.
@@ -136,163 +161,111 @@ $(B)/libpnmem.a: $(lib_objs)
 	$(Q)objcopy --localize-hidden $(B)/libpnmem.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $(B)/libpnmem.o
 
+$(B)/pnmemd: private libs = $(agent_libs)
 $(B)/pnmemd: $(call objs,obj,$(agent_src) $(core_src) $(host_src))
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) -o $@
-
 # Not libpnmem.a, in which the names of core are local: what reads trace files needs those.
+$(B)/pnmem: private libs = $(cli_libs)
 $(B)/pnmem: $(call objs,obj,$(cli_src)) $(lib_objs)
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
+# The die sampler opens libcuda while it runs: it links libc only.
+$(B)/pnmem-dies: $(call objs,obj,$(dies_src) user/core/die_message.c)
+$(addprefix $(B)/,pnmemd pnmem pnmem-dies):
+	$(link)
 
 # The page of pnmem trace export --html, as strings.
-$(B)/gen/trace_page.inc: $(addprefix user/cli/trace_page,.html .js _use.js)
+page_src := $(wildcard user/cli/trace_page* user/cli/trace/export/page*)
+$(B)/gen/trace_page.inc: $(page_src)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)for kind in html js; do \
 		echo "static const char page_$$kind[] ="; \
-		cat user/cli/trace_page*.$$kind | \
-			sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/'; \
+		cat $(dir $(firstword $(page_src)))*page*.$$kind | sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/'; \
 		echo ';'; \
 	done > $@
 
-$(B)/obj/user/cli/trace_html.o: $(B)/gen/trace_page.inc
-$(B)/obj/user/cli/trace_html.o: base_cflags += -I$(B)/gen
-
-# The die sampler opens libcuda while it runs: it links libc only.
-$(B)/pnmem-dies: $(call objs,obj,$(dies_src) user/core/die_message.c)
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) -o $@
+$(call objs,obj,$(call named,html.c,$(cli_src))): $(B)/gen/trace_page.inc
+$(call objs,obj,$(call named,html.c,$(cli_src))): base_cflags += -I$(B)/gen
 
 # ---- tests, fuzzers, tools ----------------------------------------------------------------------
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%
 	@mkdir -p $(@D)
 	@ln -sf ../../obj/tests/unit/$* $@
 
+# Their own helpers are in tests/support.
+$(B)/obj/tests/% $(B)/obj/tools/%: base_cflags += -Itests
+
 # Host tests may look inside the agent (all but its main) and use the library.
-$(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(wildcard tests/host/lib/*.c)) \
-		   $(call objs,obj,tests/cuda/fake_cuda.c) \
-		   $(call objs,obj,$(filter-out user/agent/main.c,$(agent_src))) $(lib_objs)
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka $(agent_libs) $(cli_libs) -o $@
+$(B)/tests/host/%: private libs = -lcmocka $(agent_libs) $(cli_libs)
+$(host_tests): $(B)/tests/host/%: $(B)/obj/tests/host/%.o $(call objs,obj,$(support_src) \
+		tests/cuda/fake_cuda.c $(filter-out user/agent/main.c,$(agent_src))) $(lib_objs)
+	$(link)
 
-# A scripted die sampler for test_agent_dies, something to probe for test_agent_cuda, and a service
-# for test_pressure_watch.
-tests: $(B)/tests/host/fake_dies $(B)/tests/host/fake/libcuda.so.1 $(B)/tests/host/sd_event_program
-
-$(B)/tests/host/sd_event_program: $(B)/obj/tests/host/sd_event_program.o
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) -o $@
-
-$(B)/tests/host/fake_dies: $(B)/obj/tests/host/fake_dies.o $(call objs,obj,user/core/die_message.c)
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) -o $@
-
-$(B)/tests/host/fake/libcuda.so.1: $(B)/obj/tests/host/fake_libcuda.o
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,libcuda.so.1 $^ $(LDFLAGS) -o $@
-
-$(B)/tests/json_check: $(B)/obj/tests/json_check.o
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
-
-# Writes trace files of any length.
+# What single tests start or load, one line each, and what it is linked with.
+$(B)/tests/host/fake_dies: $(call objs,obj,tests/host/fake_dies.c user/core/die_message.c)
+$(B)/tests/host/sd_event_program: $(call objs,obj,tests/host/sd_event_program.c)
+$(B)/tests/json_check: $(call objs,obj,tests/json_check.c)
 $(B)/tests/trace_make: $(call objs,obj,tests/trace_make.c $(core_src))
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) $(lib_libs) -o $@
-
 $(B)/tests/trace_event_check: $(call objs,obj,tests/trace_event_check.c $(core_src))
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
-
 $(B)/tests/png_check: $(call objs,obj,tests/png_check.c)
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) -lz -o $@
-
-$(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src)
-	$(call say,FUZZ,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -fsanitize=fuzzer,address,undefined \
-		-fno-sanitize-recover=all $(filter %.c,$^) $(lib_libs) -o $@
-
-$(B)/fuzz/fuzz_trace_story: $(addprefix user/cli/trace_,story.c refusals.c stallers.c names.c views.c)
-$(B)/fuzz/fuzz_trace_export: $(addprefix user/cli/trace_,perfetto.c tracks.c timeline.c html.c \
-			       words.c report_words.c names.c views.c) user/cli/format.c \
-			     $(B)/gen/trace_page.inc
-$(B)/fuzz/fuzz_trace_export: base_cflags += -I$(B)/gen
-
-# The agent's message handler, with the agent behind it.
-served_src := $(filter-out user/agent/main.c,$(agent_src)) tests/host/lib/made_host.c
-$(B)/fuzz/fuzz_serve: tests/fuzz/fuzz_serve.c $(served_src) $(core_src) $(host_src) \
-		      $(B)/bpf/pnmem.skel.h $(B)/bpf/cuda.skel.h
-	$(call say,FUZZ,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -I$(B)/bpf -fsanitize=fuzzer,address,undefined \
-		-fno-sanitize-recover=all $< $(served_src) $(core_src) $(host_src) $(agent_libs) -o $@
-
-# A running agent under AddressSanitizer, and who sends it anything.
-$(B)/asan/pnmemd: $(call objs,asan,$(agent_src) $(core_src) $(host_src))
-	$(call say,LD,$@)
-	$(Q)$(CC) $(flags_asan) $^ $(LDFLAGS) $(agent_libs) -o $@
-
-$(B)/tests/live_fuzz: $(call objs,obj,tests/host/live_fuzz.c tests/host/lib/agent_proc.c \
-		      tests/host/lib/raw_client.c tests/host/lib/made_host.c user/core/proto.c user/core/budget.c)
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) -lcmocka -o $@
-
-$(B)/tools/%: $(B)/obj/tools/%.o $(B)/libpnmem.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) $(cli_libs) -o $@
-
-$(B)/tools/pressure: $(call objs,obj,tests/host/lib/pressure.c)
-
-# Its baselines need what is inside: the agent's hooks, the page's writer.
-$(B)/tools/bench: $(call objs,obj,$(wildcard tools/bench/*.c) tests/host/lib/pressure.c \
-		  tests/host/lib/agent_proc.c tests/cuda/fake_cuda.c user/agent/hooks.c \
-		  user/agent/hooks_why.c user/agent/cuda_hooks.c user/agent/uprobe.c) $(lib_objs)
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) $(agent_libs) $(cli_libs) -o $@
-
-$(B)/tools/engine: $(call objs,obj,$(engine_src)) $(B)/libpnmem.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) $(engine_libs) -o $@
-
-# Checks pnmem where there is a GPU; the agent's reading of ELF symbols is compared with the driver's.
-$(B)/tools/gpu-probe: $(call objs,obj,$(wildcard tools/gpu/*.c) user/host/elf_symbols.c) \
-		      $(B)/libpnmem.a
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $^ $(LDFLAGS) $(lib_libs) -o $@
-
-# The stand-in for NVIDIA's driver library, and what tests script it with.
-fake_cuda_src := $(wildcard tests/cuda/libcuda_*.c) tests/cuda/fake_cuda.c
-fake_cuda     := $(addprefix $(B)/tests/,libcuda.so.1 fake-cuda)
-$(B)/tests/libcuda.so.1: $(call objs,obj,$(fake_cuda_src))
-	$(call say,LD,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs $^ $(LDFLAGS) -pthread -o $@
-
+$(B)/tests/png_check: private libs = -lz
 $(B)/tests/fake-cuda: $(call objs,obj,$(addprefix tests/cuda/,fake_cuda_main.c fake_cuda.c \
-					  libcuda_state.c))
-	$(call say,LD,$@)
-	$(Q)$(CC) $^ $(LDFLAGS) -pthread -o $@
+		libcuda_state.c))
+$(B)/tests/live_fuzz: private libs = -lcmocka
+$(B)/tests/live_fuzz: $(call objs,obj,tests/host/live_fuzz.c user/core/proto.c user/core/budget.c \
+		$(call named,agent_proc.c raw_client.c made_host.c,$(support_src)))
+$(B)/tests/host/fake/libcuda.so.1: $(call objs,obj,tests/host/fake_libcuda.c)
+# The stand-in for NVIDIA's driver library.
+$(B)/tests/libcuda.so.1: $(call objs,obj,$(wildcard tests/cuda/libcuda_*.c) tests/cuda/fake_cuda.c)
+$(addprefix $(B)/tests/,libcuda.so.1 host/fake/libcuda.so.1): private link_flags = -shared \
+		-Wl,-soname,libcuda.so.1 -Wl,-z,defs
+test_parts := $(addprefix $(B)/tests/,host/fake_dies host/sd_event_program json_check trace_make \
+		trace_event_check png_check fake-cuda live_fuzz host/fake/libcuda.so.1 libcuda.so.1)
+$(addprefix $(B)/tests/,json_check trace_make trace_event_check): private libs = $(cli_libs)
+$(addprefix $(B)/tests/,libcuda.so.1 fake-cuda host/fake_dies host/sd_event_program \
+		host/fake/libcuda.so.1): private libs = -pthread
+$(test_parts):
+	$(link)
+
+# The agent's message handler is fuzzed with the agent behind it.
+fuzz_more_fuzz_serve := $(filter-out user/agent/main.c,$(agent_src)) tests/support/made_host.c
+fuzz_more_fuzz_trace_story := $(call named,story.c refusals.c stallers.c names.c views.c,$(cli_src))
+fuzz_more_fuzz_trace_export := $(call named,perfetto.c tracks.c timeline.c html.c words.c report_words.c names.c \
+		views.c format.c,$(cli_src))
+$(B)/fuzz/fuzz_serve: libs = $(agent_libs)
+$(B)/fuzz/fuzz_serve: $(B)/bpf/pnmem.skel.h $(B)/bpf/cuda.skel.h
+$(B)/fuzz/fuzz_trace_export: $(B)/gen/trace_page.inc
+$(B)/fuzz/%: libs = $(lib_libs)
+.SECONDEXPANSION:
+$(fuzzers): $(B)/fuzz/%: tests/fuzz/%.c $(core_src) $(host_src) $$(fuzz_more_$$*)
+	$(call say,FUZZ,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(filter-out -MMD -MP,$(base_cflags)) -Itests -I$(B)/bpf -I$(B)/gen \
+		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(filter %.c,$^) \
+		$(libs) -o $@
+
+# A running agent under AddressSanitizer.
+$(B)/asan/pnmemd: private libs = $(flags_asan) $(agent_libs)
+$(B)/asan/pnmemd: $(call objs,asan,$(agent_src) $(core_src) $(host_src))
+	$(link)
+
+$(B)/tools/pressure: $(call objs,obj,tools/pressure.c tests/support/pressure.c) $(B)/libpnmem.a
+# Its baselines need what is inside: the agent's hooks, the page's writer.
+$(B)/tools/bench: private libs = $(agent_libs) $(cli_libs)
+$(B)/tools/bench: $(call objs,obj,$(call sources,tools/bench) tests/cuda/fake_cuda.c \
+		$(call named,pressure.c agent_proc.c,$(support_src)) \
+		$(call named,hooks.c hooks_why.c cuda_hooks.c uprobe.c,$(agent_src))) $(lib_objs)
+$(B)/tools/engine: private libs = $(engine_libs)
+$(B)/tools/engine: $(call objs,obj,$(call sources,tools/engine)) $(B)/libpnmem.a
+# Checks pnmem where there is a GPU; the agent's reading of ELF symbols is compared with the driver's.
+$(B)/tools/gpu-probe: $(call objs,obj,$(call sources,tools/gpu) user/host/elf_symbols.c) \
+		$(B)/libpnmem.a
+$(B)/tools/%: private libs = $(cli_libs)
+$(tools):
+	$(link)
 
 unit-tests: $(unit_tests)
 
-tests: all $(fake_cuda) $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(B)/tests/json_check \
-       $(B)/asan/pnmemd $(B)/tests/live_fuzz $(B)/tests/trace_make \
-       $(B)/tests/trace_event_check $(B)/tests/png_check \
-       $(patsubst $(B)/tests/%,$(B)/asan/tests/%,$(unit_tests)) \
-       $(patsubst $(B)/tests/%,$(B)/tsan/tests/%,$(unit_tests))
+tests: all $(unit_tests) $(host_tests) $(fuzzers) $(tools) $(test_parts) $(B)/asan/pnmemd \
+       $(foreach v,asan tsan,$(patsubst $(B)/tests/%,$(B)/$(v)/tests/%,$(unit_tests)))
 
 # ---- the two commands, and what else people call ------------------------------------------------
 # Packages first, then a second make: pkg-config's answers are needed when the rules are read.

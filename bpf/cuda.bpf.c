@@ -2,8 +2,8 @@
 /*
  * Memory calls into libcuda, and the end of processes that made some: both only say that the dies
  * are to be sampled. One record wakes the agent, and none comes again until it has armed the next;
- * what happened in between is in the counter. Loaded in an object of its own, only where dies may be
- * sampled.
+ * what happened in between is in the counter. Loaded in an object of its own, only where dies may
+ * be sampled.
  */
 #include "emit.bpf.h"
 

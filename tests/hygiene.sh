@@ -1,40 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The tree's own rules: who may include whom, what the library exports and needs, and that the
-# public headers stand alone in strict C and in C++.
+# The tree's own rules: what the library exports and needs, that the public headers stand alone in
+# strict C and in C++, and what the manual tells. Who may include whom is in tests/layers.sh.
 set -u
 . tests/tap.sh
 build=${BUILD:-build}
 
-# Fails and prints every #include in FOLDER that does not match the allowed pattern.
-includes_only() {
-	local folder=$1 allowed=$2
-	! grep -rnE '^#include' "$folder" --include='*.[ch]' | grep -vE "$allowed"
-}
-
-libc='<[a-z0-9_/]+\.h>'
-library_free='^[^:]+:[0-9]+:#include (<(bpf|systemd|jansson|cmocka|microhttpd|cuda)[^>]*>)'
-no_library() {
-	! grep -rnE '^#include' "$1" --include='*.[ch]' | grep -E "$library_free"
-}
-
-bpf_includes() { includes_only bpf '"(pn_event|core_types|[a-z]+\.bpf)\.h"|<bpf/|<linux/|<stdbool\.h>'; }
-core_includes() { includes_only user/core "\"(core/|pn_)[a-z0-9_]+\.h\"|$libc" && no_library user/core; }
-host_includes() { includes_only user/host "\"(core/|host/|pn_)[a-z0-9_]+\.h\"|$libc" && no_library user/host; }
-lib_includes() { includes_only user/lib "\"(core/|host/|lib/|pn_)[a-z0-9_]+\.h\"|$libc" && no_library user/lib; }
-dies_includes() { includes_only user/dies "\"(core/|dies/|pn_)[a-z0-9_]+\.h\"|\"host/clock\.h\"|$libc" && no_library user/dies; }
 only_dies_calls_cuda() {
 	! grep -rnE '\b(dlopen|dlsym|cu[A-Z][A-Za-z0-9_]*) ?\(|#include "dies/' user include --include='*.[ch]' |
 		grep -v '^user/dies/'
 }
-agent_includes() { ! grep -rnE '#include "(lib|cli)/' user/agent; }
-# But trace files and explain, which have no public header: those two see core, and nothing else.
-cli_includes() {
-	! grep -rnE '#include "(host|lib|agent)/' user/cli &&
-		! grep -rnE '#include "core/' user/cli | grep -vE '^user/cli/(trace[a-z_]*|explain)\.[ch]:'
-}
-only_hooks_sees_libbpf() { ! grep -rlE '#include <bpf/' user | grep -vE '^user/agent/(cuda_)?hooks'; }
-only_filter_sees_libseccomp() { ! grep -rlE '#include <seccomp' user | grep -v '^user/agent/filter\.c$'; }
 core_is_pure() {
 	! grep -nE '(^|[^>._a-z])(malloc|calloc|realloc|free|clock_gettime|getenv|open|read|write|printf)\(' \
 		user/core/*.c
@@ -93,16 +68,7 @@ scripts_parse() {
 	done
 }
 
-check "bpf/ includes pn_event.h and the kernel's headers only" bpf_includes
-check "core includes include/ and itself only" core_includes
-check "host includes core and include/ only" host_includes
-check "lib includes core, host and include/ only" lib_includes
-check "dies includes core, the clock and include/ only" dies_includes
 check "only dies opens libraries and calls CUDA" only_dies_calls_cuda
-check "the agent does not include the library" agent_includes
-check "the command line includes public headers only, core for traces" cli_includes
-check "only hooks.c and cuda_hooks.c see libbpf" only_hooks_sees_libbpf
-check "only filter.c sees libseccomp" only_filter_sees_libseccomp
 check "core does no I/O, no malloc, reads no clock" core_is_pure
 check "libpnmem exports pn_ and bs_ only, and needs neither libbpf nor libcuda" library_symbols
 check "libpnmem needs libc only" library_needs_libc_only

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/pressure.h"
+#include "support/pressure.h"
 
 #define MIB ((size_t)1 << 20)
 

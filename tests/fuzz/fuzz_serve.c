@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/clients.h"
-#include "agent/dies.h"
-#include "agent/follow.h"
-#include "agent/reserve.h"
-#include "agent/views.h"
-#include "lib/made_host.h"
+#include "agent/serve/clients.h"
+#include "agent/gpu/dies.h"
+#include "agent/views/follow.h"
+#include "agent/serve/reserve.h"
+#include "agent/views/views.h"
+#include "support/made_host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 

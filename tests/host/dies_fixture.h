@@ -21,7 +21,7 @@
 #include "../cuda/fake_cuda.h"
 #include "../skip.h"
 #include "../until.h"
-#include "lib/dies_proc.h"
+#include "support/dies_proc.h"
 
 #define LIBRARY "build/tests/libcuda.so.1"
 #define MIB     (1ull << 20)

@@ -19,9 +19,9 @@
 #include "core/budget.h"
 #include "core/proto.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/made_host.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/made_host.h"
+#include "support/raw_client.h"
 
 #define CLIENTS     24
 #define CHECK_EVERY 500

@@ -3,9 +3,9 @@
 #ifndef PNMEM_TESTS_RESERVE_FIXTURE_H
 #define PNMEM_TESTS_RESERVE_FIXTURE_H
 
-#include "lib/agent_proc.h"
-#include "lib/peer_proc.h"
-#include "lib/reserve_host.h"
+#include "support/agent_proc.h"
+#include "support/peer_proc.h"
+#include "support/reserve_host.h"
 
 static struct reserve_host host;
 static struct peer_proc a, b, c;

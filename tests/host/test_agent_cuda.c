@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "lib/agent_dies.h"
+#include "support/agent_dies.h"
 
 #define LIBRARY "build/tests/host/fake/libcuda.so.1"
 #define CALLS   20000

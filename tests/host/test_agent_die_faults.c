@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "lib/agent_dies.h"
+#include "support/agent_dies.h"
 
 static const char *const args[] = { "--no-bpf", "--cuda-lib", "/fake/libcuda.so.1", NULL };
 

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "lib/agent_dies.h"
-#include "lib/made_host.h"
+#include "support/agent_dies.h"
+#include "support/made_host.h"
 
 #define ASKING_MS 500
 

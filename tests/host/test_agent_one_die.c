@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "../cuda/fake_cuda.h"
-#include "lib/agent_dies.h"
+#include "support/agent_dies.h"
 
 #define LIBRARY "build/tests/libcuda.so.1"
 /* The stand-in's die 1 has the smaller PCI id: it is sampled first, and published as die 0. */

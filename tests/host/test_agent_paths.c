@@ -21,11 +21,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "agent/pressure_watch.h"
+#include "agent/pressure/pressure_watch.h"
 #include "core/proto.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/raw_client.h"
 #include "pn_memwatch.h"
 
 #define NOBODY          65534

@@ -27,11 +27,11 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "agent/pressure_watch.h"
+#include "agent/pressure/pressure_watch.h"
 #include "core/proto.h"
-#include "lib/agent_proc.h"
-#include "lib/old_kernel.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/old_kernel.h"
+#include "support/raw_client.h"
 
 #define NOBODY 65534
 /* Ten minutes: whoever waits for one has no end before the test's limits. */

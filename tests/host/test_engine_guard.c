@@ -22,8 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/agent_proc.h"
-#include "lib/engine_proc.h"
+#include "support/agent_proc.h"
+#include "support/engine_proc.h"
 #include "../skip.h"
 #include "../unit/gguf_writer.h"
 

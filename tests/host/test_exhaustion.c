@@ -27,12 +27,12 @@
 
 #include "../filter.h"
 #include "../skip.h"
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/eater.h"
-#include "lib/observers.h"
-#include "lib/pressure.h"
+#include "support/agent_proc.h"
+#include "support/eater.h"
+#include "support/observers.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define MIB   (1ull << 20)

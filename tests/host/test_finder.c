@@ -22,9 +22,9 @@
 
 #include "../filter.h"
 #include "../skip.h"
-#include "lib/agent_dies.h"
-#include "lib/fuse_file.h"
-#include "lib/made_host.h"
+#include "support/agent_dies.h"
+#include "support/fuse_file.h"
+#include "support/made_host.h"
 
 #define LIBRARY      "build/tests/host/fake/libcuda.so.1"
 #define HOSTILE_USER 65534

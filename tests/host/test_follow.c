@@ -25,10 +25,10 @@
 #include "../skip.h"
 #include "core/proto.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/group.h"
-#include "lib/made_host.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/group.h"
+#include "support/made_host.h"
+#include "support/raw_client.h"
 
 #define USERS    2
 #define CLIENTS  2000

@@ -28,12 +28,12 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/file_write.h"
-#include "lib/group.h"
-#include "lib/pressure.h"
+#include "support/agent_proc.h"
+#include "support/file_write.h"
+#include "support/group.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define MIB        (1ull << 20)

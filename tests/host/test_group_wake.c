@@ -26,11 +26,11 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/observers.h"
-#include "lib/pressure.h"
+#include "support/agent_proc.h"
+#include "support/observers.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define MIB        (1024 * 1024ul)

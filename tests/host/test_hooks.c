@@ -25,10 +25,10 @@
 
 #include "../filter.h"
 #include "../skip.h"
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "host/clock.h"
-#include "lib/consume.h"
-#include "lib/pressure.h"
+#include "support/consume.h"
+#include "support/pressure.h"
 
 #define MIB       (1024 * 1024ul)
 #define MS_NS     1000000ull

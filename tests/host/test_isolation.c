@@ -27,13 +27,13 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "agent/peers.h"
+#include "agent/serve/peers.h"
 #include "core/proto.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/attack.h"
-#include "lib/made_host.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/attack.h"
+#include "support/made_host.h"
+#include "support/raw_client.h"
 
 #define ROUNDS    100
 #define ATTACKERS 2

@@ -27,10 +27,10 @@
 #include "core/proto.h"
 #include "host/clock.h"
 #include "host/futex.h"
-#include "lib/agent_proc.h"
-#include "lib/group.h"
-#include "lib/pressure.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/group.h"
+#include "support/pressure.h"
+#include "support/raw_client.h"
 
 #define GROUPS   1000
 #define LOOKS    50

@@ -21,8 +21,8 @@
 #include "../skip.h"
 #include "agent/agent.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/pressure.h"
+#include "support/agent_proc.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define MIB   (1024 * 1024ul)

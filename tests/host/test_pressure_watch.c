@@ -28,11 +28,11 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "agent/pressure_watch.h"
+#include "agent/pressure/pressure_watch.h"
 #include "core/proto.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/raw_client.h"
 
 #define S_NS    1000000000ull
 #define PROGRAM "build/tests/host/sd_event_program"

@@ -35,7 +35,7 @@
 #include "agent/filter.h"
 #include "agent/privileges.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
+#include "support/agent_proc.h"
 #include "pn_memwatch.h"
 
 #define BIT(cap) (1ull << (cap))

@@ -24,8 +24,8 @@
 
 #include "host/clock.h"
 #include "host/futex.h"
-#include "lib/agent_proc.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/raw_client.h"
 #include "pn_memwatch.h"
 
 #define LIMIT_MS   10000

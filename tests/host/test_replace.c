@@ -31,9 +31,9 @@
 #include "../skip.h"
 #include "core/page.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/raw_client.h"
-#include "lib/watchers.h"
+#include "support/agent_proc.h"
+#include "support/raw_client.h"
+#include "support/watchers.h"
 
 #define ENGINES           3
 #define REPLACEMENTS      8

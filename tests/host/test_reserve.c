@@ -23,9 +23,9 @@
 
 #include "../skip.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/peer_proc.h"
-#include "lib/reserve_host.h"
+#include "support/agent_proc.h"
+#include "support/peer_proc.h"
+#include "support/reserve_host.h"
 #include "reserve_fixture.h"
 
 #define NOBODY 65534

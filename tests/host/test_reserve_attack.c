@@ -23,9 +23,9 @@
 
 #include "core/proto.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/made_host.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/made_host.h"
+#include "support/raw_client.h"
 
 #define VIEWS     1500
 #define FIRST_ID  70000

@@ -24,10 +24,10 @@
 #include "core/page.h"
 #include "core/proto.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/peer_proc.h"
-#include "lib/raw_client.h"
-#include "lib/reserve_host.h"
+#include "support/agent_proc.h"
+#include "support/peer_proc.h"
+#include "support/raw_client.h"
+#include "support/reserve_host.h"
 #include "reserve_fixture.h"
 
 /* ---- how a promise ends --------------------------------------------------------------------- */

@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "host/clock.h"
-#include "lib/reserve_host.h"
+#include "support/reserve_host.h"
 #include "pn_reserve.h"
 
 #define ENGINES 100

@@ -21,8 +21,8 @@
 
 #include "../skip.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/watchers.h"
+#include "support/agent_proc.h"
+#include "support/watchers.h"
 
 #define RESTARTS      15
 #define RESTARTS_SOAK 1000

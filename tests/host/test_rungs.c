@@ -23,8 +23,8 @@
 #include "../filter.h"
 #include "../skip.h"
 #include "host/clock.h"
-#include "lib/agent_proc.h"
-#include "lib/pressure.h"
+#include "support/agent_proc.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define MIB       (1ull << 20)

@@ -27,8 +27,8 @@
 
 #include "../skip.h"
 #include "core/page.h"
-#include "lib/agent_proc.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/raw_client.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010

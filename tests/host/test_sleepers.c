@@ -19,10 +19,10 @@
 #include <cmocka.h>
 
 #include "../skip.h"
-#include "agent/views.h"
+#include "agent/views/views.h"
 #include "host/clock.h"
 #include "host/page_wake.h"
-#include "lib/uring_sleepers.h"
+#include "support/uring_sleepers.h"
 
 #define MANY    50000
 #define SOME    1000

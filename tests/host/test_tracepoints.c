@@ -22,12 +22,12 @@
 
 #include "../filter.h"
 #include "../skip.h"
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "host/clock.h"
-#include "lib/consume.h"
-#include "lib/eater.h"
-#include "lib/observers.h"
-#include "lib/pressure.h"
+#include "support/consume.h"
+#include "support/eater.h"
+#include "support/observers.h"
+#include "support/pressure.h"
 
 #define MIB   (1024 * 1024ul)
 #define MS_NS 1000000ull

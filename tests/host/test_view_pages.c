@@ -23,9 +23,9 @@
 
 #include "core/page.h"
 #include "core/proto.h"
-#include "lib/agent_proc.h"
-#include "lib/made_host.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/made_host.h"
+#include "support/raw_client.h"
 #include "pn_memwatch.h"
 
 #define USER     65534

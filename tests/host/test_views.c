@@ -30,10 +30,10 @@
 #include "../skip.h"
 #include "core/page.h"
 #include "core/proto.h"
-#include "lib/agent_proc.h"
-#include "lib/group.h"
-#include "lib/pressure.h"
-#include "lib/raw_client.h"
+#include "support/agent_proc.h"
+#include "support/group.h"
+#include "support/pressure.h"
+#include "support/raw_client.h"
 #include "pn_memwatch.h"
 
 #define MIB      (1ull << 20)

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "lib/agent_proc.h"
+#include "support/agent_proc.h"
 #include "rows.h"
 
 #define MIB       ((size_t)1 << 20)

@@ -28,14 +28,14 @@
 #include <unistd.h>
 
 #include "../../tests/cuda/fake_cuda.h"
-#include "agent/cuda_hooks.h"
-#include "agent/uprobe.h"
+#include "agent/gpu/cuda_hooks.h"
+#include "agent/gpu/uprobe.h"
 #include "bench.h"
 #include "host/clock.h"
 #include "host/cuda_calls.h"
 #include "host/elf_symbols.h"
 #include "host/futex.h"
-#include "lib/pressure.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define LIBRARY    "build/tests/libcuda.so.1"

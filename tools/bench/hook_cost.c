@@ -24,7 +24,7 @@
 
 #include "bench.h"
 #include "host/clock.h"
-#include "lib/pressure.h"
+#include "support/pressure.h"
 
 /* No round begins after it: on a busy machine one takes four times as long as on a quiet one. */
 #define LIMIT_S      60

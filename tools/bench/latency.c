@@ -22,11 +22,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "bench.h"
 #include "host/clock.h"
 #include "host/futex.h"
-#include "lib/pressure.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define BURST_MS       30

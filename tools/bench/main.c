@@ -27,16 +27,11 @@ static const struct subject {
 	const char *name;
 	void (*run)(struct bench *bench);
 } subject_table[] = {
-	{ "decisions", decisions_bench },
-	{ "snapshot", snapshot_bench },
-	{ "waiters", waiters_bench },
-	{ "engines", engines_bench },
-	{ "idle", idle_bench },
-	{ "gpu", gpu_bench },
-	{ "tight", tight_bench },
-	{ "latency", latency_bench },
-	{ "hooks", hook_cost_bench },
-	{ "trace", trace_bench },
+	{ "decisions", decisions_bench }, { "snapshot", snapshot_bench },
+	{ "waiters", waiters_bench },     { "engines", engines_bench },
+	{ "idle", idle_bench },           { "gpu", gpu_bench },
+	{ "tight", tight_bench },         { "latency", latency_bench },
+	{ "hooks", hook_cost_bench },     { "trace", trace_bench },
 };
 
 #define SUBJECT_COUNT (sizeof(subject_table) / sizeof(subject_table[0]))

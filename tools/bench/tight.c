@@ -24,12 +24,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "bench.h"
 #include "host/clock.h"
 #include "host/pressure.h"
 #include "host/psi_trigger.h"
-#include "lib/pressure.h"
+#include "support/pressure.h"
 #include "pn_memwatch.h"
 
 #define POLL_MS       250

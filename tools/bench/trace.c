@@ -25,7 +25,7 @@
 #include "core/trace.h"
 #include "host/clock.h"
 #include "lib/link.h"
-#include "lib/pressure.h"
+#include "support/pressure.h"
 #include "lib/verdict_log.h"
 #include "ops.h"
 

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#include "agent/hooks.h"
+#include "agent/hooks/hooks.h"
 #include "core/level.h"
 #include "core/pace.h"
 #include "core/spared.h"

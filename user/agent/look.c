@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "agent/agent.h"
-#include "agent/dies.h"
-#include "agent/follow.h"
+#include "agent/gpu/dies.h"
+#include "agent/views/follow.h"
 #include "agent/log.h"
-#include "agent/pressure_watch.h"
-#include "agent/reserve.h"
-#include "agent/views.h"
+#include "agent/pressure/pressure_watch.h"
+#include "agent/serve/reserve.h"
+#include "agent/views/views.h"
 #include "core/u64.h"
 #include "host/clock.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/send_fd.h"
+#include "agent/serve/send_fd.h"
 
 /* A message that there was no room for is sent again after this. */
 #define AGAIN_US 100000ull

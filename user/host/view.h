@@ -29,7 +29,8 @@ struct view {
 	unsigned wake_words; /* page_wake.h: the words whose sleepers view_wake has to wake */
 };
 
-/* pid: whose cgroup (0 the caller's, -1 none). A folder that is -1 is not there. The page is initialised. 0 or -errno. */
+/* pid: whose cgroup (0 the caller's, -1 none). A folder that is -1 is not there. The page is
+ * initialised. 0 or -errno. */
 int view_open(struct view *view, struct page *page, int procfs_fd, int cgroupfs_fd, int pid);
 
 /* The table of dies is another one: counts it, for every publish from here on. */
