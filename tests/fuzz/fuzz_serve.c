@@ -15,6 +15,7 @@
 #include "agent/agent.h"
 #include "agent/serve/clients.h"
 #include "agent/gpu/dies.h"
+#include "agent/recorder/recorder.h"
 #include "agent/views/follow.h"
 #include "agent/serve/reserve.h"
 #include "agent/views/views.h"
@@ -60,6 +61,11 @@ static void end(void)
 
 static void begin(void)
 {
+	static const struct views_calls views_calls = {
+		.begun = dies_give,
+		.ended = recorder_view_end,
+	};
+
 	require(!made_host_init(&host));
 	require(!made_host_add_process(&host, 500, "/a"));
 	require(!made_host_add_process(&host, 501, "/b"));
@@ -71,7 +77,8 @@ static void begin(void)
 	agent.procfs_fd = open(host.dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	require(agent.procfs_fd >= 0 && sd_event_new(&agent.event) >= 0);
 	require(!server_open(&agent) && !host_source_open(&agent.source, agent.procfs_fd));
-	require(!views_open(&agent) && !sleepers_open(&agent) && !follow_open(&agent));
+	require(!views_open(&agent, &views_calls) && !sleepers_open(&agent) &&
+		!follow_open(&agent));
 	require(sd_event_add_time(agent.event, &agent.timer, CLOCK_MONOTONIC, 0, 1, on_timer,
 				  NULL) >= 0);
 	setenv("PN_DIE_SOURCE", "push", 1);

@@ -101,6 +101,7 @@ struct agent {
 	struct reserve *reserve;  /* NULL before the first reservation (reserve.c) */
 	uint64_t serving_ns;      /* since when engines can connect */
 	struct view_pages *pages; /* of the views */
+	const struct views_calls *views_calls;
 	struct agent_view *views; /* the first is the host's own, without a cgroup */
 	unsigned n_views;
 	struct agent_view *turn; /* the view that was read last in turn, NULL: none yet */
@@ -149,8 +150,15 @@ struct memcg_events;
 struct memcg_events *memcg_events_open(struct agent *agent, int dir_fd);
 void memcg_events_close(struct memcg_events *events);
 
-/* views.c: the views that engines are given. */
-int views_open(struct agent *agent);
+/* What views.c tells of views: a new one that has not been published yet, and one that has ended.
+ */
+struct views_calls {
+	void (*begun)(struct agent *agent, struct agent_view *view);
+	void (*ended)(struct agent *agent, struct agent_view *view);
+};
+
+/* views.c: the views that engines are given. calls stays the caller's. 0 or -errno. */
+int views_open(struct agent *agent, const struct views_calls *calls);
 void views_close(struct agent *agent);
 
 /*

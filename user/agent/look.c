@@ -10,6 +10,7 @@
 #include "agent/views/follow.h"
 #include "agent/log.h"
 #include "agent/pressure/pressure_watch.h"
+#include "agent/recorder/recorder.h"
 #include "agent/serve/reserve.h"
 #include "agent/views/views.h"
 #include "core/u64.h"

@@ -195,6 +195,10 @@ static int open_signals(struct agent *agent)
 
 static int agent_open(struct agent *agent)
 {
+	static const struct views_calls views_calls = {
+		.begun = dies_give,
+		.ended = recorder_view_end,
+	};
 	int r;
 
 	settings_level(&agent->config, get_env, warn_setting, NULL);
@@ -223,7 +227,7 @@ static int agent_open(struct agent *agent)
 	if (!r)
 		r = host_source_open(&agent->source, agent->procfs_fd);
 	if (!r)
-		r = views_open(agent);
+		r = views_open(agent, &views_calls);
 	if (!r)
 		r = sleepers_open(agent);
 	if (!r)

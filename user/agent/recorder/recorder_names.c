@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
-#include "agent/recorder/recorder_memory.h"
 #include "agent/recorder/recorder_names.h"
 #include "host/cgroup_files.h"
 

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/gpu/dies.h"
 #include "agent/serve/peer_process.h"
 #include "agent/views/view_pages.h"
 #include "host/cgroup_files.h"
@@ -47,15 +46,6 @@ void views_watch_events(struct agent *agent, struct agent_view *av)
 	av->events = memcg_events_open(agent, dir_fd);
 	if (dir_fd >= 0)
 		close(dir_fd);
-}
-
-static struct agent_view *find(const struct agent *agent, const char *key)
-{
-	struct agent_view *av = agent->views;
-
-	while (av && strcmp(av->key, key))
-		av = av->next;
-	return av;
 }
 
 /* What a new view is of. */
@@ -123,11 +113,12 @@ static void make_key(const struct agent *agent, int pid, char key[static VIEW_KE
 		 (int)(paths.v1_memory.end - paths.v1_memory.at), paths.v1_memory.at);
 }
 
-int views_open(struct agent *agent)
+int views_open(struct agent *agent, const struct views_calls *calls)
 {
 	const struct view_of host = { .pid = -1, .key = "" };
 	int r = view_pages_open(&agent->pages);
 
+	agent->views_calls = calls;
 	if (!r)
 		r = view_new(agent, &host, &agent->views);
 	agent->n_views = !r;
@@ -168,8 +159,7 @@ static int get(struct agent *agent, int pid, uid_t uid, bool counted, struct age
 			view_free(agent, av);
 			return -EAGAIN;
 		}
-		av->is_twin = find(agent, key);
-		dies_give(agent, av);
+		agent->views_calls->begun(agent, av);
 		av->next = agent->views->next;
 		agent->views->next = av;
 		agent->n_views++;
@@ -199,7 +189,7 @@ int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struc
 
 void views_put(struct agent *agent, struct agent_view *view)
 {
-	struct agent_view **at = &agent->views, *twin;
+	struct agent_view **at = &agent->views;
 
 	if (--view->n_users || view == agent->views)
 		return;
@@ -208,11 +198,8 @@ void views_put(struct agent *agent, struct agent_view *view)
 	*at = view->next;
 	if (agent->turn == view)
 		agent->turn = NULL;
-	twin = view->is_twin ? NULL : find(agent, view->key);
-	if (twin)
-		twin->is_twin = false;
 	agent->n_views--;
-	recorder_view_end(agent, view);
+	agent->views_calls->ended(agent, view);
 	sleepers_forget(view);
 	view_free(agent, view);
 }

@@ -4,7 +4,7 @@
 #define PNMEM_AGENT_VIEWS_VIEWS_H
 
 #include "agent/agent.h"
-#include "agent/recorder/recorder.h"
+#include "agent/recorder/recorder_view.h"
 #include "core/budget.h"
 #include "core/psi_live.h"
 #include "host/signals.h"
@@ -37,7 +37,6 @@ struct agent_view {
 	TAILQ_ENTRY(agent_view) sleepers_link;
 	struct sleeper_queue *sleepers_queue; /* sleepers.c: where it waits to wake more, or NULL */
 	struct budget sleepers_budget;        /* of batches beyond the first of a look */
-	bool is_twin; /* another one is of the same cgroup, and stands for it where once counts */
 };
 
 #endif
