@@ -211,6 +211,7 @@ $(B)/tests/fake-cuda: $(call objs,obj,$(addprefix tests/cuda/,fake_cuda_main.c f
 		libcuda_state.c))
 $(B)/tests/live_fuzz: private libs = -lcmocka
 $(B)/tests/live_fuzz: $(call objs,obj,tests/host/live_fuzz.c user/core/proto.c user/core/budget.c \
+		user/host/send_as.c \
 		$(call named,agent_proc.c raw_client.c made_host.c,$(support_src)))
 $(B)/tests/host/fake/libcuda.so.1: $(call objs,obj,tests/host/fake_libcuda.c)
 # The stand-in for NVIDIA's driver library.

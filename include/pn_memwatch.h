@@ -256,7 +256,7 @@ typedef struct {
 	uint32_t views;       /* pages: one for each cgroup with clients, and the host's own */
 	uint32_t uids;        /* users with clients */
 	uint32_t uid_count;   /* entries of uid[]: all that there is room for; for a caller that is
-				 not root its own alone */
+				 others their own alone */
 	uint32_t reserved;
 	pn_agent_uid uid[PN_AGENT_UIDS_MAX];
 } pn_agent_stats;
@@ -268,11 +268,12 @@ typedef struct {
 PN_API int pn_memwatch_stats(pn_agent_stats *ret);
 
 /*
- * The snapshot that the engines of another process's cgroup see, for root: one look now, over a
- * connection of its own, whether or not this process's watch runs. pid is one of the agent's pid
- * namespace; either pointer may be NULL. Returns 0; -EPERM (not root); -ESRCH (no such process);
- * -EOPNOTSUPP (an older agent); -ENOENT, -ECONNREFUSED, -EACCES, -EAGAIN (no agent, or no answer
- * within a second); another -errno. Any thread; without the agent there is nothing to fall back to.
+ * The snapshot that the engines of another process's cgroup see, for the administrator: one look
+ * now, over a connection of its own, whether or not this process's watch runs. pid is one of the
+ * agent's pid namespace; either pointer may be NULL. Returns 0; -EPERM (not the administrator);
+ * -ESRCH (no such process); -EOPNOTSUPP (an older agent); -ENOENT, -ECONNREFUSED, -EACCES, -EAGAIN
+ * (no agent, or no answer within a second); another -errno. Any thread; without the agent there is
+ * nothing to fall back to.
  */
 PN_API int pn_memwatch_read_of(int pid, pn_mem_state *ret_state, pn_mem_ext *ret_ext);
 

@@ -107,9 +107,9 @@ typedef struct {
 } pn_reservation;
 
 /*
- * Lists reservations, oldest first: to root all of the machine, to another user that user's own;
- * the sums over all are in pn_mem_ext for everyone. Without an agent, those of this process.
- * Writes at most max to ret[]. Returns the number written, or -ENODATA as above.
+ * Lists reservations, oldest first: to the administrator all of the machine, to another user that
+ * user's own; the sums over all are in pn_mem_ext for everyone. Without an agent, those of this
+ * process. Writes at most max to ret[]. Returns the number written, or -ENODATA as above.
  */
 PN_API int pn_reservations(pn_reservation *ret, size_t max);
 

@@ -174,7 +174,7 @@ of_pid() { # COMMAND JSON_CHECK_OPTION...
 		expect_status 1 "$pnmem" "$command" --pid 2147483647 && grep -q 'No such process' "$dir/err" &&
 		expect_status 2 "$pnmem" "$command" --pid me && chmod 755 "$dir" &&
 		expect_status 1 setpriv --reuid=65534 --regid=65534 --clear-groups "$pnmem" "$command" --pid $$ &&
-		grep -q 'not permitted' "$dir/err"
+		grep -q 'only the administrator' "$dir/err"
 }
 # The limit of that process's cgroup is told of, and not in our own view.
 explain_of_a_cgroup() {

@@ -176,7 +176,7 @@ static uint32_t count_reservations(void)
 	const struct proto_reservations ask = { .after = 0 };
 	struct proto_reservations_reply reply = { .count = 0 };
 
-	reserve_list(&agent, &root, &ask, &reply);
+	reserve_list(&agent, &root, true, &ask, &reply);
 	return reply.count;
 }
 

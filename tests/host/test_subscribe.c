@@ -257,7 +257,7 @@ static int ask_view_of(int sock, int pid, int *ret_memfd)
 	};
 	struct proto_welcome welcome;
 
-	assert_int_equal(raw_send(sock, &ask, sizeof(ask), NULL, 0), 0);
+	assert_int_equal(raw_send_as_admin(sock, &ask, sizeof(ask)), 0);
 	assert_true(raw_receive(sock, &welcome, sizeof(welcome), ret_memfd, LIMIT_MS) >=
 		    (ssize_t)sizeof(struct proto_header));
 	assert_int_equal(welcome.header.id, 5);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/proto.h"
+#include "host/send_as.h"
 
 #define FDS_MAX  253 /* the kernel's own limit for one message */
 #define LIMIT_MS 10000
@@ -55,6 +56,11 @@ int raw_send(int sock, const void *packet, size_t bytes, const int *fds, unsigne
 		memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
 	}
 	return sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+int raw_send_as_admin(int sock, const void *packet, size_t bytes)
+{
+	return send_as(sock, send_as_listener(sock), packet, bytes);
 }
 
 ssize_t raw_receive(int sock, void *packet, size_t bytes, int *ret_fd, int limit_ms)

@@ -17,6 +17,12 @@ int raw_connect_with(int sock, const char *socket_path);
 int raw_send(int sock, const void *packet, size_t bytes, const int *fds, unsigned n_fds);
 
 /*
+ * Sends one packet as the administrator does (agent/admin.h): 0 or -errno, -EPERM for others. Every
+ * request on this socket is the administrator's from then on.
+ */
+int raw_send_as_admin(int sock, const void *packet, size_t bytes);
+
+/*
  * Receives one packet within limit_ms, and its descriptor if ret_fd is not NULL (-1: none came).
  * Returns its whole length, 0 at the end of the connection, or -errno; -ETIMEDOUT.
  */

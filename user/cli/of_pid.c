@@ -47,6 +47,9 @@ static const char *reason_of(int pid, int err)
 {
 	if (pid && (err == -ENOENT || err == -ECONNREFUSED))
 		return "no agent";
+	if (pid && err == -EPERM)
+		return "only the administrator may see it: run it as root of the host, with "
+		       "CAP_SYS_ADMIN";
 	return strerror(-err);
 }
 

@@ -86,7 +86,8 @@ int cmd_trace_dump(int argc, char **argv)
 		fprintf(stderr, "pnmem: no agent: its flight recorder is what this writes\n");
 		break;
 	case -EPERM:
-		fprintf(stderr, "pnmem: only root may have the trace of a whole machine\n");
+		fprintf(stderr, "pnmem: only the administrator may have the trace of a whole "
+				"machine: run it as root of the host, with CAP_SYS_ADMIN\n");
 		break;
 	case -EOPNOTSUPP:
 		fprintf(stderr, "pnmem: this agent has no flight recorder, or it is off "

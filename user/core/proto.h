@@ -34,11 +34,11 @@ enum proto_type {
 	PROTO_COMMIT = 10,    /* -> PROTO_ACK after a look that sees the memory, or asked for one */
 	PROTO_RELEASE = 11,   /* -> PROTO_ACK after the sum has been published */
 	PROTO_RESERVATIONS = 12, /* -> PROTO_RESERVATIONS_REPLY */
-	PROTO_VIEW_OF = 13,      /* -> PROTO_WELCOME with another process's page; uid 0 only */
+	PROTO_VIEW_OF = 13,      /* -> PROTO_WELCOME with another process's page; privileged */
 
-	PROTO_TRACE_DUMP = 14,   /* -> PROTO_TRACE_DUMPED when the file is written; uid 0 only */
+	PROTO_TRACE_DUMP = 14,   /* -> PROTO_TRACE_DUMPED when the file is written; privileged */
 	PROTO_VERDICT = 15,      /* no reply; only to an agent that says PROTO_TAKES_VERDICTS */
-	PROTO_TRACE_RECORD = 16, /* -> PROTO_ACK, then a trace record a packet; uid 0 only */
+	PROTO_TRACE_RECORD = 16, /* -> PROTO_ACK, then a trace record a packet; privileged */
 
 	PROTO_ACK = 64,
 	PROTO_WELCOME = 65,

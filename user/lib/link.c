@@ -13,6 +13,7 @@
 
 #include "core/proto.h"
 #include "host/clock.h"
+#include "host/send_as.h"
 
 #define NS_PER_MS 1000000ull
 
@@ -92,6 +93,17 @@ static ssize_t receive(int sock, void *buf, size_t bytes, int *ret_fd)
 	return n;
 }
 
+/*
+ * The first request of the administrator says that the agent itself has sent it, which the kernel
+ * allows to nobody else: so the agent knows (pnmem-protocol(7)). Returns 0 if it is sent.
+ */
+static int send_first(const struct link *link, const void *request, size_t request_bytes)
+{
+	int pid = link->next_id == 1 ? send_as_listener(link->sock) : 0;
+
+	return pid ? send_as(link->sock, pid, request, request_bytes) : -EPERM;
+}
+
 /* One exchange. *ret_answered tells an agent's refusal from a broken link. */
 static int exchange(struct link *link, void *request, size_t request_bytes, uint16_t reply_type,
 		    void *reply, size_t reply_bytes, uint64_t deadline_ns, int *ret_fd,
@@ -105,9 +117,11 @@ static int exchange(struct link *link, void *request, size_t request_bytes, uint
 	*ret_answered = 0;
 	header->id = ++link->next_id;
 	/* With one request at a time there is always room. */
-	n = send(link->sock, request, request_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-	if (n < 0)
-		return -errno;
+	if (send_first(link, request, request_bytes)) {
+		n = send(link->sock, request, request_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0)
+			return -errno;
+	}
 	r = wait_readable(link->sock, deadline_ns);
 	if (r)
 		return r;
@@ -119,15 +133,6 @@ static int exchange(struct link *link, void *request, size_t request_bytes, uint
 	r = proto_check_reply(reply, (size_t)n, reply_type, reply_bytes, header->id);
 	*ret_answered = r != -EBADMSG;
 	return r;
-}
-
-/* Of who listens, which is always the agent itself. */
-static int peer_pid(int sock)
-{
-	struct ucred cred = { 0 };
-	socklen_t len = sizeof(cred);
-
-	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) ? 0 : cred.pid;
 }
 
 static int open_for(struct link *link, const char *socket_path, void *request, size_t request_bytes,
@@ -159,7 +164,7 @@ static int open_for(struct link *link, const char *socket_path, void *request, s
 	if (r)
 		goto fail;
 	link->agent_pid = welcome.agent_pid;
-	link->peer_pid = peer_pid(link->sock);
+	link->peer_pid = send_as_listener(link->sock);
 	link->features = welcome.header.reserved;
 	memcpy(link->agent_version, welcome.agent_version, sizeof(link->agent_version));
 	link->agent_version[sizeof(link->agent_version) - 1] = 0;

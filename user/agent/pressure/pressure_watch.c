@@ -135,7 +135,7 @@ static int on_watcher(sd_event_source *source, int fd, uint32_t revents, void *u
 	struct watcher *watcher = userdata;
 	char text[1024];
 	size_t room = sizeof(watcher->request) - watcher->request_bytes;
-	ssize_t n = peer_socket_receive(fd, text, sizeof(text));
+	ssize_t n = peer_socket_receive(fd, text, sizeof(text), NULL);
 
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;

@@ -39,9 +39,10 @@ struct client {
 	struct server *server;
 	struct peer *peer;
 	int sock;
-	int pid;   /* SO_PEERCRED at connect; 0: not in our pid namespace */
-	uid_t uid; /* likewise */
-	int pidfd; /* of that process, until its view is known; < 0: none, as peer_process_open */
+	int pid;    /* SO_PEERCRED at connect; 0: not in our pid namespace */
+	uid_t uid;  /* likewise */
+	bool admin; /* it has proven that it is the administrator (admin.h) */
+	int pidfd;  /* of that process, until its view is known; < 0: none, as peer_process_open */
 	sd_event_source *io;
 	struct followed followed;
 	struct agent_view *view;  /* NULL before its hello */
@@ -71,6 +72,7 @@ struct server {
 	unsigned n_turns; /* of clients since it was wanted */
 	struct budget forced_looks;
 	struct peers peers;
+	bool admin_may_be_own_user;      /* admin.h */
 	struct subscription subscribers; /* list head */
 	unsigned n_subscribers;
 	bool full_logged;
@@ -98,6 +100,9 @@ void client_send_after_resum(struct client *client, const void *packet, size_t b
  */
 void client_promise_after_look(struct client *client, const struct proto_reserve *request);
 bool client_promise(struct client *client);
+
+/* requests.c: whether it may make requests that are the administrator's (admin.h). */
+bool client_is_admin(struct client *client);
 
 /* requests.c: the client as reserve.h knows it. */
 struct reserve_peer client_reserve_peer(const struct client *client);

@@ -3,6 +3,7 @@
 #include "agent/serve/peer_socket.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #ifndef SO_PASSRIGHTS
@@ -23,17 +24,46 @@ void peer_socket_accepted(int sock)
 	setsockopt(sock, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
 }
 
-ssize_t peer_socket_receive(int sock, void *buf, size_t bytes)
+int peer_socket_want_sender(int sock)
 {
+	const int on = 1;
+
+	return setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) ? -errno : 0;
+}
+
+static int sender_of(struct msghdr *msg)
+{
+	const struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg);
+	struct ucred cred = { 0 };
+
+	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_CREDENTIALS &&
+	    cmsg->cmsg_len == CMSG_LEN(sizeof(cred)))
+		memcpy(&cred, CMSG_DATA(cmsg), sizeof(cred));
+	return cred.pid;
+}
+
+ssize_t peer_socket_receive(int sock, void *buf, size_t bytes, int *ret_sender)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(struct ucred))];
+	} control = { 0 };
 	struct iovec iov = { .iov_base = buf, .iov_len = bytes };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	/* With no room for descriptors the kernel says that there are some, and keeps them. */
-	ssize_t n = recvmsg(sock, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+	ssize_t n;
 
+	if (ret_sender) {
+		msg.msg_control = &control;
+		msg.msg_controllen = sizeof(control);
+	}
+	/* With no room for descriptors the kernel says that there are some, and keeps them. */
+	n = recvmsg(sock, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 	if (n < 0)
 		return -errno;
 	if (msg.msg_flags & MSG_CTRUNC)
 		return -EPROTO;
+	if (ret_sender)
+		*ret_sender = sender_of(&msg);
 	/* Of a stream no byte more: it could be the first that has a descriptor. */
 	if (n > 0 && recv(sock, buf, (size_t)n < bytes ? (size_t)n : bytes, MSG_DONTWAIT) < 0)
 		return -errno;

@@ -23,11 +23,18 @@ void peer_socket_refuse_descriptors(int sock);
 void peer_socket_accepted(int sock);
 
 /*
+ * For a listening socket: the kernel tells of each message to the sockets that are accepted from it
+ * which process sent it. 0 or -errno.
+ */
+int peer_socket_want_sender(int sock);
+
+/*
  * Receives, and never waits. Returns the length, for a packet its whole length even where that is
  * more than bytes; 0 at the end; -EAGAIN; -EPROTO: a descriptor comes next, and everything is left
- * in the socket.
+ * in the socket. On a socket of peer_socket_want_sender *ret_sender is the process that sent the
+ * message, as the kernel has checked it, or 0; NULL on any other socket.
  */
-ssize_t peer_socket_receive(int sock, void *buf, size_t bytes);
+ssize_t peer_socket_receive(int sock, void *buf, size_t bytes, int *ret_sender);
 
 /*
  * Takes nothing more from the client: its sends fail from here on, and what this end sends still

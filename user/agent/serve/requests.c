@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/serve/admin.h"
 #include "agent/serve/clients.h"
 #include "agent/gpu/dies.h"
 #include "agent/serve/reserve.h"
@@ -24,6 +25,13 @@ static int reply_status(const struct client *client, const struct proto_header *
 
 	ack.status = status;
 	return client_send(client, &ack, sizeof(ack), -1);
+}
+
+bool client_is_admin(struct client *client)
+{
+	if (!client->admin && client->server->admin_may_be_own_user)
+		client->admin = admin_is_own_user(client->pidfd, client->pid, client->uid);
+	return client->admin;
 }
 
 static int ack_after_look(struct client *client, const struct proto_header *request, bool forced)
@@ -51,6 +59,7 @@ static int need_view(struct client *client)
 		client->view = NULL;
 		return r;
 	}
+	client_is_admin(client); /* which takes the pidfd */
 	if (client->pidfd >= 0)
 		close(client->pidfd);
 	client->pidfd = -1;
@@ -87,7 +96,8 @@ static int do_hello(struct client *client, const struct proto_header *request)
 	return r ? reply_status(client, request, r) : reply_welcome(client, request, client->view);
 }
 
-/* Any process's view shows what its group and its engines do: for root alone. */
+/* Any process's view shows what its group and its engines do: the administrator alone may
+ * have it. */
 static int do_view_of(struct client *client, const struct proto_view_of *request)
 {
 	struct agent *agent = client->server->agent;
@@ -97,7 +107,7 @@ static int do_view_of(struct client *client, const struct proto_view_of *request
 	int r = 0;
 
 	snprintf(path, sizeof(path), "%d", request->pid);
-	if (client->uid)
+	if (!client_is_admin(client))
 		r = -EPERM;
 	else if (request->pid <= 0 || fstatat(agent->procfs_fd, path, &process, 0))
 		r = -ESRCH;
@@ -168,13 +178,14 @@ static int do_set_die_id(struct client *client, const struct proto_set_die_id *r
 	return 0;
 }
 
-/* Users in the order in which they came, but for a caller who is not root only that one. */
-static void fill_uids(const struct client *client, pn_agent_stats *stats)
+/* The administrator gets all users, in the order in which they came; others get their own user. */
+static void fill_uids(struct client *client, pn_agent_stats *stats)
 {
+	bool all = client_is_admin(client);
+
 	for (const struct peer *peer = client->server->peers.list; peer; peer = peer->next) {
 		stats->uids += peer->n_clients > 0;
-		if ((client->uid && peer->uid != client->uid) ||
-		    stats->uid_count == PN_AGENT_UIDS_MAX)
+		if ((!all && peer->uid != client->uid) || stats->uid_count == PN_AGENT_UIDS_MAX)
 			continue;
 		stats->uid[stats->uid_count++] = (pn_agent_uid){
 			.uid = peer->uid,
@@ -184,7 +195,7 @@ static void fill_uids(const struct client *client, pn_agent_stats *stats)
 	}
 }
 
-static int do_stats(const struct client *client, const struct proto_header *request)
+static int do_stats(struct client *client, const struct proto_header *request)
 {
 	const struct server *server = client->server;
 	const struct agent *agent = server->agent;
@@ -295,7 +306,7 @@ static int do_end_reservation(struct client *client, const struct proto_reservat
 	return 0;
 }
 
-static int do_reservations(const struct client *client, const struct proto_reservations *request)
+static int do_reservations(struct client *client, const struct proto_reservations *request)
 {
 	const struct reserve_peer peer = client_reserve_peer(client);
 	struct proto_reservations_reply reply = {
@@ -305,7 +316,7 @@ static int do_reservations(const struct client *client, const struct proto_reser
 
 	if (!client->view)
 		return reply_status(client, &request->header, -EPROTO);
-	reserve_list(client->server->agent, &peer, request, &reply);
+	reserve_list(client->server->agent, &peer, client_is_admin(client), request, &reply);
 	return client_send(client, &reply, sizeof(reply), -1);
 }
 
@@ -347,11 +358,15 @@ int client_handle(struct client *client, const union proto_request *request, siz
 	case PROTO_VERDICT:
 		return trace_serve_verdicts(client->server->agent, client->view, client->pid,
 					    &client->peer->verdicts, &request->verdicts);
-	case PROTO_TRACE_RECORD:
-		r = trace_serve_record(client->server->agent, client->sock, &request->header);
+	case PROTO_TRACE_RECORD: /* a trace tells what every process of the machine does */
+		r = client_is_admin(client) ? trace_serve_record(client->server->agent,
+								 client->sock, &request->header)
+					    : -EPERM;
 		return r ? reply_status(client, &request->header, r) : 0;
 	case PROTO_TRACE_DUMP:
-		r = trace_serve_dump(client->server->agent, client->sock, &request->header);
+		r = client_is_admin(client) ? trace_serve_dump(client->server->agent, client->sock,
+							       &request->header)
+					    : -EPERM;
 		return r ? reply_status(client, &request->header, r) : 0;
 	default: /* PROTO_POLL_NOW */
 		if (client->view)

@@ -553,7 +553,7 @@ static void line_set(const struct agent_view *av, const struct ledger_entry *ent
 		r->die = where.die;
 }
 
-void reserve_list(const struct agent *agent, const struct reserve_peer *peer,
+void reserve_list(const struct agent *agent, const struct reserve_peer *peer, bool all,
 		  const struct proto_reservations *ask, struct proto_reservations_reply *ret)
 {
 	const struct ledger *ledger;
@@ -565,7 +565,7 @@ void reserve_list(const struct agent *agent, const struct reserve_peer *peer,
 	for (uint32_t i = 0; i < ledger->count && ret->count < PROTO_RESERVATIONS_MAX; i++) {
 		const struct ledger_entry *entry = &ledger->entry[i];
 
-		if (entry->serial > ask->after && (!peer->uid || peer->uid == entry->uid))
+		if (entry->serial > ask->after && (all || peer->uid == entry->uid))
 			line_set(peer->view, entry, now_ns, &ret->line[ret->count++]);
 	}
 }

@@ -35,8 +35,8 @@ int reserve_add(struct agent *agent, const struct reserve_peer *peer,
 int reserve_release(struct agent *agent, const void *owner, const struct proto_reservation *ask);
 int reserve_commit(struct agent *agent, const void *owner, const struct proto_reservation *ask);
 
-/* Root sees whose memory is promised; other users see theirs, and the sums on the page. */
-void reserve_list(const struct agent *agent, const struct reserve_peer *peer,
+/* all: the reservations of all users, else those of the peer's user. */
+void reserve_list(const struct agent *agent, const struct reserve_peer *peer, bool all,
 		  const struct proto_reservations *ask, struct proto_reservations_reply *ret);
 
 /* The client has gone, and what it held. True if it held anything: the caller is to look. */

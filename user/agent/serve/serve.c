@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/serve/admin.h"
 #include "agent/serve/clients.h"
 #include "agent/serve/closer.h"
 #include "agent/gpu/dies.h"
@@ -202,8 +203,8 @@ static void read_request(struct client *client)
 {
 	union proto_request request = { 0 }; /* what a shorter one does not have is 0 */
 	struct server *server = client->server;
+	int sender = 0, r;
 	ssize_t n;
-	int r;
 
 	if (client->waits) {
 		client->paused = true;
@@ -211,10 +212,12 @@ static void read_request(struct client *client)
 		return;
 	}
 	subscription_check(client);
-	n = peer_socket_receive(client->sock, &request, sizeof(request));
+	n = peer_socket_receive(client->sock, &request, sizeof(request), &sender);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n > 0) {
+		if (admin_is_proven_by(sender))
+			client->admin = true;
 		r = client_handle(client, &request, (size_t)n);
 		if (!r) {
 			subscription_request_read(client);
@@ -437,6 +440,7 @@ int server_open(struct agent *agent)
 	server->waiting_end = &server->waiting;
 	server->resumming_end = &server->resumming;
 	server->start_ns = clock_now_ns();
+	server->admin_may_be_own_user = admin_may_be_own_user();
 	r = sd_event_add_time(agent->event, &server->resum, CLOCK_MONOTONIC, 0, 1, on_resum,
 			      server);
 	if (r < 0)

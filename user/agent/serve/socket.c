@@ -102,7 +102,9 @@ static int bind_socket(struct served_socket *served)
 	if (r)
 		return r;
 	served->fd = socket_bind(SOCK_SEQPACKET, served->bound_path);
-	r = served->fd < 0 ? served->fd : lstat(addr.sun_path, &st) ? -errno : 0;
+	r = served->fd < 0 ? served->fd : peer_socket_want_sender(served->fd);
+	if (!r && lstat(addr.sun_path, &st))
+		r = -errno;
 	if (r) {
 		log_line(LOG_ERR, "cannot serve %s: %s", addr.sun_path, strerror(-r));
 		return r;

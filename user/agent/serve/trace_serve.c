@@ -18,23 +18,12 @@
 /* Of one user: some 100 kB a second, so that the recorder's 8 MiB still tell of minutes. */
 static const struct budget_limit verdict_limit = { .burst = 4096, .per_s = 1000 };
 
-/* A trace tells what every process of the machine does. */
-static bool is_root(int sock)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	return !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) && cred.uid == 0;
-}
-
 int trace_serve_record(struct agent *agent, int sock, const struct proto_header *request)
 {
 	struct proto_header ack = proto_header_make(PROTO_ACK, sizeof(ack), request->id);
 	const int room_bytes = STREAM_ROOM_BYTES;
 	int stream_sock, r;
 
-	if (!is_root(sock))
-		return -EPERM;
 	stream_sock = fcntl(sock, F_DUPFD_CLOEXEC, 3);
 	if (stream_sock < 0)
 		return -errno;
@@ -78,8 +67,6 @@ int trace_serve_dump(struct agent *agent, int sock, const struct proto_header *r
 {
 	int reply_sock, r;
 
-	if (!is_root(sock))
-		return -EPERM;
 	/* Of its own, since the client may be gone before its reply. */
 	reply_sock = fcntl(sock, F_DUPFD_CLOEXEC, 3);
 	if (reply_sock < 0)
