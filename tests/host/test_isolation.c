@@ -466,47 +466,89 @@ static void test_verdicts_of_one(void **state)
 /* ---- peers.c by itself -------------------------------------------------------------------------
  */
 
+static int join(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns)
+{
+	struct peer_place place;
+
+	return peers_join(peers, uid, group, now_ns, &place);
+}
+
+/* How many places these clients get, at a time at which they have connected rarely. */
+static int join_all(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns)
+{
+	int n = 0;
+
+	while (!join(peers, uid, group, now_ns))
+		n++;
+	return n;
+}
+
 static void test_peers(void **state)
 {
 	const uint64_t s_ns = 1000000000;
 	struct peers peers = { 0 };
-	struct peer *a = NULL, *b = NULL, *c = NULL;
+	struct peer_place place;
 	uint64_t now_ns = s_ns;
-	int n_b = 0;
+	int n = 0;
 
-	for (int i = 0; i < UID_CLIENTS_MAX; i++)
-		assert_int_equal(peers_join(&peers, 1, now_ns, &a), 0);
-	assert_int_equal(peers_join(&peers, 1, now_ns, &a), -EAGAIN); /* too often, too */
+	assert_int_equal(join_all(&peers, 1, "a", now_ns), UID_CLIENTS_MAX);
+	assert_int_equal(join(&peers, 1, "a", now_ns), -EAGAIN); /* too often, too */
 	now_ns += 10 * s_ns;
-	assert_int_equal(peers_join(&peers, 1, now_ns, &a), -EMFILE);
-	assert_int_equal(a->refused, 2);
-	/* Another user, until the room of all is taken; a third finds none. */
-	while (!peers_join(&peers, 2, now_ns, &b))
-		n_b++;
-	assert_int_equal(n_b, UID_CLIENTS_MAX);
-	assert_int_equal(peers.n_clients, CLIENTS_MAX);
-	assert_int_equal(peers_join(&peers, 3, now_ns, &c), -EMFILE);
-	peers_leave(&peers, b);
-	assert_int_equal(peers_join(&peers, 3, now_ns, &c), 0);
-	/* Who connects and goes is counted as long as it counts, and then forgotten. */
-	peers_leave(&peers, c);
+	assert_int_equal(join(&peers, 1, "a", now_ns), -EMFILE);
+	assert_int_equal(peers.list->refused, 3);
+	/* Another user gets half of the rest, also one in the same cgroup. */
+	assert_int_equal(join_all(&peers, 2, "a", now_ns), UID_CLIENTS_MAX / 2);
+	/* The cgroup has its three quarters, whoever comes. */
+	assert_int_equal(join(&peers, 3, "a", now_ns), -EMFILE);
+	assert_int_equal(join_all(&peers, 3, "b", now_ns), UID_CLIENTS_MAX / 4);
+	assert_int_equal(join_all(&peers, 4, "c", now_ns), UID_CLIENTS_MAX / 8);
+	assert_int_equal(peers_join(&peers, 5, "d", now_ns, &place), 0);
+	peers_leave(&peers, &place);
+	assert_int_equal(peers.n_clients, UID_CLIENTS_MAX * 15 / 8);
+	/* A client that connects and goes is counted as long as it counts, and then forgotten. */
 	for (uid_t uid = 100; uid < 1100; uid++) {
 		now_ns += s_ns / 100;
-		assert_int_equal(peers_join(&peers, uid, now_ns, &c), 0);
-		peers_leave(&peers, c);
+		assert_int_equal(peers_join(&peers, uid, "", now_ns, &place), 0);
+		peers_leave(&peers, &place);
 	}
-	n_b = 0;
 	for (const struct peer *peer = peers.list; peer; peer = peer->next)
-		n_b++;
-	assert_in_range(n_b, 2, 4);
+		n++;
+	assert_in_range(n, 4, 6);
+	n = 0;
+	for (const struct peer_group *group = peers.groups; group; group = group->next)
+		n++;
+	assert_int_equal(n, 3);
 	peers_close(&peers);
 	assert_null(peers.list);
+}
+
+/* Root of each container is a user of its own, and all of them leave places for other users. */
+static void test_peers_root(void **state)
+{
+	const uint64_t s_ns = 1000000000;
+	struct peers peers = { 0 };
+	struct peer_place kept[CLIENTS_KEPT];
+
+	assert_int_equal(join_all(&peers, 0, "a", 10 * s_ns), UID_CLIENTS_MAX);
+	assert_int_equal(join_all(&peers, 0, "b", 20 * s_ns), UID_CLIENTS_MAX / 2);
+	assert_int_equal(join(&peers, 0, "c", 30 * s_ns), -EMFILE);
+	assert_int_equal(join_all(&peers, 1, "c", 30 * s_ns), UID_CLIENTS_MAX / 4);
+	/* The administrator has places beside these, which change nothing for others. */
+	for (int i = 0; i < CLIENTS_KEPT; i++)
+		assert_int_equal(peers_join_kept(&peers, 0, 30 * s_ns, &kept[i]), 0);
+	assert_int_equal(join_all(&peers, 2, "c", 30 * s_ns), UID_CLIENTS_MAX / 8);
+	for (int i = 0; i < CLIENTS_KEPT; i++)
+		peers_leave(&peers, &kept[i]);
+	assert_int_equal(peers.n_kept, 0);
+	assert_int_equal(peers.n_clients, UID_CLIENTS_MAX * 15 / 8);
+	peers_close(&peers);
 }
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_peers),
+		cmocka_unit_test(test_peers_root),
 		cmocka_unit_test_setup_teardown(test_one_users_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unread, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_verdicts_of_one, setup, teardown),

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/places.h"
 #include "core/u64.h"
 
 bool ledger_where_same(const struct ledger_where *a, const struct ledger_where *b)
@@ -22,16 +23,9 @@ static bool is_same_user(const struct ledger_entry *a, const struct ledger_entry
 	return a->uid == b->uid && (a->uid || a->group == b->group);
 }
 
-/* Places that are free for this user; it may have as many as it leaves. */
-static uint32_t places_left(const struct ledger *ledger, uint32_t uid)
-{
-	uint32_t max = uid ? LEDGER_MAX - LEDGER_ROOT_KEPT : LEDGER_MAX;
-
-	return ledger->count < max ? max - ledger->count : 0;
-}
-
 int ledger_add(struct ledger *ledger, const struct ledger_entry *entry, uint64_t room_bytes)
 {
+	uint32_t max = entry->uid ? LEDGER_MAX - LEDGER_ROOT_KEPT : LEDGER_MAX;
 	uint32_t n_owner = 0, n_user = 0;
 	struct ledger_entry *added;
 
@@ -48,7 +42,7 @@ int ledger_add(struct ledger *ledger, const struct ledger_entry *entry, uint64_t
 			return -EEXIST;
 	}
 	if (n_owner >= LEDGER_OWNER_MAX || n_user >= LEDGER_USER_MAX ||
-	    n_user >= places_left(ledger, entry->uid))
+	    !places_has_one(n_user, ledger->count, max, 1))
 		return -EDQUOT;
 	if (entry->bytes > room_bytes)
 		return -ENOSPC;

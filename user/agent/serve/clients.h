@@ -37,10 +37,11 @@ struct answer {
 struct client {
 	struct client *next, *prev;
 	struct server *server;
-	struct peer *peer;
+	struct peer_place place;
 	int sock;
-	int pid;    /* SO_PEERCRED at connect; 0: not in our pid namespace */
-	uid_t uid;  /* likewise */
+	int pid;   /* SO_PEERCRED at connect; 0: not in our pid namespace */
+	uid_t uid; /* likewise */
+	uint64_t connect_ns;
 	bool admin; /* it has proven that it is the administrator (admin.h) */
 	int pidfd;  /* of that process, until its view is known; < 0: none, as peer_process_open */
 	sd_event_source *io;
@@ -72,7 +73,10 @@ struct server {
 	unsigned n_turns; /* of clients since it was wanted */
 	struct budget forced_looks;
 	struct peers peers;
-	bool admin_may_be_own_user;      /* admin.h */
+	struct client *kept[CLIENTS_KEPT]; /* in the administrator's places, the oldest first */
+	unsigned n_kept;
+	sd_event_source *unproven;  /* when the oldest of them that has proven nothing is to go */
+	bool admin_may_be_own_user; /* admin.h */
 	struct subscription subscribers; /* list head */
 	unsigned n_subscribers;
 	bool full_logged;

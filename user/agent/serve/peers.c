@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counting clients and connects by user. See peers.h. */
+/* Counting clients and connects by user and by cgroup. See peers.h. */
 #include "agent/serve/peers.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "core/places.h"
 
 /* At once as many as a user may have: all of its engines come back together when an agent does. */
 static const struct budget_limit connect_limit = { .burst = UID_CLIENTS_MAX, .per_s = 1000 };
@@ -29,37 +32,111 @@ static struct peer *find(struct peers *peers, uid_t uid, uint64_t now_ns)
 	return found;
 }
 
-int peers_join(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer **ret)
+static struct peer *peer_get(struct peers *peers, uid_t uid, uint64_t now_ns)
 {
 	struct peer *peer = find(peers, uid, now_ns);
+
+	if (peer)
+		return peer;
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return NULL;
+	peer->uid = uid;
+	peer->next = peers->list;
+	peers->list = peer;
+	return peer;
+}
+
+static struct peer_group *group_get(struct peers *peers, const char *key)
+{
+	size_t bytes = strlen(key) + 1;
+	struct peer_group *group;
+
+	for (group = peers->groups; group; group = group->next)
+		if (!strcmp(group->key, key))
+			return group;
+	group = calloc(1, sizeof(*group) + bytes);
+	if (!group)
+		return NULL;
+	memcpy(group->key, key, bytes);
+	group->next = peers->groups;
+	peers->groups = group;
+	return group;
+}
+
+static void group_put(struct peers *peers, struct peer_group *group)
+{
+	struct peer_group **at = &peers->groups;
+
+	if (group->n_clients)
+		return;
+	while (*at != group)
+		at = &(*at)->next;
+	*at = group->next;
+	free(group);
+}
+
+static bool has_place(const struct peers *peers, const struct peer *peer,
+		      const struct peer_group *group)
+{
+	unsigned taken = peers->n_clients - peers->n_kept;
+	unsigned n_user = peer->uid ? peer->n_clients : group->n_root;
+
+	return places_has_one(n_user, taken, CLIENTS_MAX, 1) &&
+	       places_has_one(group->n_clients, taken, CLIENTS_MAX, GROUP_TIMES) &&
+	       places_has_one(peer->n_clients, taken, CLIENTS_MAX, GROUP_TIMES);
+}
+
+int peers_join(struct peers *peers, uid_t uid, const char *key, uint64_t now_ns,
+	       struct peer_place *ret)
+{
+	struct peer *peer = peer_get(peers, uid, now_ns);
+	struct peer_group *group = peer ? group_get(peers, key) : NULL;
 	int r = 0;
 
-	if (!peer) {
-		peer = calloc(1, sizeof(*peer));
-		if (!peer)
-			return -ENOMEM;
-		peer->uid = uid;
-		peer->next = peers->list;
-		peers->list = peer;
-	}
+	if (!group)
+		return -ENOMEM;
 	if (!budget_take(&peer->connects, &connect_limit, now_ns))
 		r = -EAGAIN;
-	else if (peers->n_clients >= CLIENTS_MAX || peer->n_clients >= UID_CLIENTS_MAX)
+	else if (!has_place(peers, peer, group))
 		r = -EMFILE;
 	if (r) {
 		peer->refused++;
+		group_put(peers, group);
 		return r;
 	}
 	peer->n_clients++;
+	group->n_clients++;
+	group->n_root += !uid;
 	peers->n_clients++;
-	*ret = peer;
+	*ret = (struct peer_place){ peer, group };
 	return 0;
 }
 
-void peers_leave(struct peers *peers, struct peer *peer)
+int peers_join_kept(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer_place *ret)
 {
-	peer->n_clients--;
+	struct peer *peer = peer_get(peers, uid, now_ns);
+
+	if (!peer)
+		return -ENOMEM;
+	peer->n_clients++;
+	peers->n_clients++;
+	peers->n_kept++;
+	*ret = (struct peer_place){ .peer = peer };
+	return 0;
+}
+
+void peers_leave(struct peers *peers, const struct peer_place *place)
+{
+	place->peer->n_clients--;
 	peers->n_clients--;
+	if (!place->group) {
+		peers->n_kept--;
+		return;
+	}
+	place->group->n_clients--;
+	place->group->n_root -= !place->peer->uid;
+	group_put(peers, place->group);
 }
 
 void peers_close(struct peers *peers)
@@ -69,5 +146,11 @@ void peers_close(struct peers *peers)
 
 		peers->list = peer->next;
 		free(peer);
+	}
+	while (peers->groups) {
+		struct peer_group *group = peers->groups;
+
+		peers->groups = group->next;
+		free(group);
 	}
 }

@@ -1,19 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The users that clients belong to, and what each of them may take up: so that one user's engines,
- * or what passes for them, cannot keep out another's.
+ * The users and cgroups that clients belong to, and how many places each of them may take: so that
+ * nobody's engines, or processes that pretend to be engines, keep out another's.
  */
 #ifndef PNMEM_AGENT_SERVE_PEERS_H
 #define PNMEM_AGENT_SERVE_PEERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "core/budget.h"
 
-/* In all, and of one user: half, so that there is always room for another. */
+/*
+ * Places in all. A user may have as many as it leaves for others, which is half. A cgroup, whatever
+ * users are in it, may have three times as many as it leaves, so that its users leave something for
+ * others too. Root is in many containers: in each cgroup it counts as another user, and all of them
+ * together count as a cgroup does.
+ */
 #define CLIENTS_MAX     4096
 #define UID_CLIENTS_MAX 2048
+#define GROUP_TIMES     3
+
+/*
+ * More places, which the administrator gets where those are used up. The agent cannot tell at once
+ * who that is: a client has so much time to prove it (admin.h).
+ */
+#define CLIENTS_KEPT  64
+#define KEPT_PROOF_NS 2000000000ull
 
 struct peer {
 	struct peer *next;
@@ -24,19 +38,39 @@ struct peer {
 	struct budget verdicts; /* for the flight recorder */
 };
 
+struct peer_group {
+	struct peer_group *next;
+	unsigned n_clients;
+	unsigned n_root; /* user 0 among them */
+	char key[];
+};
+
 /* All zero is the empty list. */
 struct peers {
 	struct peer *list; /* with clients, or with connects that still count */
+	struct peer_group *groups;
 	unsigned n_clients;
+	unsigned n_kept; /* among them, in the administrator's places */
+};
+
+/* What a client takes. */
+struct peer_place {
+	struct peer *peer;
+	struct peer_group *group; /* NULL: one of the administrator's places */
 };
 
 /*
- * A client of this user more: 0 with its user, to be given to peers_leave. -EMFILE: too many
- * clients, in all or of the user; -EAGAIN: the user connects too often; -ENOMEM.
+ * One more client of this user and cgroup: 0 with its place, which is to be given to peers_leave.
+ * group is the cgroup's name, "" where it is not known. -EMFILE: too many clients; -EAGAIN: the
+ * user connects too often; -ENOMEM.
  */
-int peers_join(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer **ret);
+int peers_join(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns,
+	       struct peer_place *ret);
 
-void peers_leave(struct peers *peers, struct peer *peer);
+/* The same for one of the administrator's places, which the caller counts. 0 or -ENOMEM. */
+int peers_join_kept(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer_place *ret);
+
+void peers_leave(struct peers *peers, const struct peer_place *place);
 
 /* Forgets all; there are no clients any more. */
 void peers_close(struct peers *peers);

@@ -114,14 +114,122 @@ static void client_link(struct client *client)
 	head->next = client;
 }
 
+static void client_free(struct client *client);
+static void read_request(struct client *client);
+
 /* Until its descriptor is free it counts as one of its user's clients. */
 static void client_closed(void *arg)
 {
 	struct client *client = arg;
 
-	peers_leave(&client->server->peers, client->peer);
+	peers_leave(&client->server->peers, &client->place);
 	free(client);
 }
+
+/* ---- the administrator's places ---------------------------------------------------------------
+ */
+
+static bool is_unproven(const struct client *client)
+{
+	return !client->place.group && !client->admin;
+}
+
+/* NULL: there is none. */
+static struct client *oldest_unproven(const struct server *server)
+{
+	for (unsigned i = 0; i < server->n_kept; i++)
+		if (is_unproven(server->kept[i]))
+			return server->kept[i];
+	return NULL;
+}
+
+static void plan_unproven(struct server *server)
+{
+	const struct client *oldest = oldest_unproven(server);
+
+	if (!oldest)
+		return;
+	sd_event_source_set_time(server->unproven, (oldest->connect_ns + KEPT_PROOF_NS) / 1000);
+	sd_event_source_set_enabled(server->unproven, SD_EVENT_ONESHOT);
+}
+
+static int on_unproven(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct server *server = userdata;
+	struct client *oldest;
+
+	while ((oldest = oldest_unproven(server)) &&
+	       oldest->connect_ns + KEPT_PROOF_NS <= clock_now_ns()) {
+		server->dropped++;
+		client_free(oldest);
+	}
+	plan_unproven(server);
+	return 0;
+}
+
+/* Those who have proven nothing go first; what they have sent is read before. */
+static void make_room(struct server *server)
+{
+	struct client *oldest;
+
+	while (server->n_kept == CLIENTS_KEPT && (oldest = oldest_unproven(server))) {
+		unsigned n = server->n_kept;
+
+		read_request(oldest); /* which may be its end */
+		if (server->n_kept < n || !is_unproven(oldest))
+			continue;
+		server->dropped++;
+		client_free(oldest);
+	}
+	for (unsigned i = 0; server->n_kept == CLIENTS_KEPT && i < CLIENTS_KEPT; i++) {
+		if (!server->kept[i]->waits)
+			client_free(server->kept[i]);
+	}
+}
+
+static void kept_add(struct client *client)
+{
+	struct server *server = client->server;
+
+	server->kept[server->n_kept++] = client;
+	plan_unproven(server);
+}
+
+static void kept_remove(struct client *client)
+{
+	struct server *server = client->server;
+	unsigned i = 0;
+
+	while (server->kept[i] != client)
+		i++;
+	server->n_kept--;
+	memmove(&server->kept[i], &server->kept[i + 1],
+		(server->n_kept - i) * sizeof(server->kept[0]));
+}
+
+/*
+ * A place by the client's user and cgroup; where they have none left, one of the administrator's
+ * for a process of the agent's own user, which is to prove that it is the administrator.
+ */
+static int take_place(struct client *client, const struct ucred *cred)
+{
+	struct server *server = client->server;
+	char group[VIEW_KEY_BYTES];
+	int r;
+
+	views_key(server->agent, cred->pid, group);
+	client->connect_ns = clock_now_ns();
+	r = peers_join(&server->peers, cred->uid, group, client->connect_ns, &client->place);
+	if (!r || cred->uid != geteuid())
+		return r;
+	make_room(server);
+	if (server->n_kept >= CLIENTS_KEPT)
+		return r;
+	return peers_join_kept(&server->peers, cred->uid, client->connect_ns, &client->place);
+}
+
+/* ---- clients -----------------------------------------------------------------------------------
+ */
 
 /* Not while it waits for a look: the list would keep it. */
 static void client_free(struct client *client)
@@ -129,6 +237,8 @@ static void client_free(struct client *client)
 	struct server *server = client->server;
 
 	client_unlink(client);
+	if (!client->place.group)
+		kept_remove(client);
 	follow_remove(server->agent, &client->followed);
 	subscription_end(client);
 	sd_event_source_disable_unref(client->io);
@@ -216,9 +326,10 @@ static void read_request(struct client *client)
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n > 0) {
-		if (admin_is_proven_by(sender))
-			client->admin = true;
-		r = client_handle(client, &request, (size_t)n);
+		client->admin |= admin_is_proven_by(sender);
+		r = is_unproven(client) && !client_is_admin(client)
+			    ? -EPERM
+			    : client_handle(client, &request, (size_t)n);
 		if (!r) {
 			subscription_request_read(client);
 			return;
@@ -379,12 +490,12 @@ int server_take_client(struct server *server, int sock)
 		    ? -errno
 		    : 0;
 	if (!r)
-		r = peers_join(&server->peers, cred.uid, clock_now_ns(), &client->peer);
+		r = take_place(client, &cred);
 	if (r)
 		goto fail;
 	r = sd_event_add_io(server->agent->event, &client->io, sock, EPOLLIN, on_client, client);
 	if (r < 0) {
-		peers_leave(&server->peers, client->peer);
+		peers_leave(&server->peers, &client->place);
 		goto fail;
 	}
 	/* After hooks and timers: what engines ask for never delays what the kernel tells. */
@@ -398,6 +509,8 @@ int server_take_client(struct server *server, int sock)
 	client->followed.moved = client_moved;
 	follow_add(server->agent, &client->followed);
 	client->uid = cred.uid;
+	if (!client->place.group)
+		kept_add(client);
 	server->accepted++;
 	return 0;
 fail:
@@ -446,6 +559,11 @@ int server_open(struct agent *agent)
 	if (r < 0)
 		return r;
 	sd_event_source_set_enabled(server->resum, SD_EVENT_OFF);
+	r = sd_event_add_time(agent->event, &server->unproven, CLOCK_MONOTONIC, 0, 1, on_unproven,
+			      server);
+	if (r < 0)
+		return r;
+	sd_event_source_set_enabled(server->unproven, SD_EVENT_OFF);
 	r = sd_event_add_defer(agent->event, &server->flush, on_flush, server);
 	if (r < 0)
 		return r;
@@ -497,6 +615,7 @@ void server_close(struct agent *agent)
 		client_free(server->clients.next);
 	sd_event_source_disable_unref(server->flush);
 	sd_event_source_disable_unref(server->resum);
+	sd_event_source_disable_unref(server->unproven);
 	acceptor_close(&server->acceptor);
 	socket_close(agent, &server->socket);
 	peers_close(&server->peers);

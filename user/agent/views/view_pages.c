@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/page.h"
+#include "core/places.h"
 #include "core/u64.h"
 #include "host/clock.h"
 
@@ -122,14 +123,14 @@ static int makers_get(struct view_pages *pages, const char *key, uid_t uid, stru
 	return ret->user && ret->group ? 0 : -ENOMEM;
 }
 
-static bool is_over(const struct maker *maker, uint64_t left, uint64_t now_ns)
+static bool is_over(const struct maker *maker, uint64_t n_all, uint64_t now_ns)
 {
-	return n_made(maker->full_ns, MADE_EACH_NS, now_ns) >= left;
+	return !places_has_one(n_made(maker->full_ns, MADE_EACH_NS, now_ns), n_all, MADE_MAX, 1);
 }
 
 static int budget_take_page(struct view_pages *pages, const char *key, uid_t uid)
 {
-	uint64_t now_ns = clock_now_ns(), left;
+	uint64_t now_ns = clock_now_ns(), n_all;
 	struct makers makers;
 	int r;
 
@@ -137,8 +138,8 @@ static int budget_take_page(struct view_pages *pages, const char *key, uid_t uid
 	r = makers_get(pages, key, uid, &makers);
 	if (r)
 		return r;
-	left = u64_sub(MADE_MAX, n_made(pages->full_ns, MADE_NS, now_ns));
-	if (is_over(makers.user, left, now_ns) || is_over(makers.group, left, now_ns))
+	n_all = n_made(pages->full_ns, MADE_NS, now_ns);
+	if (is_over(makers.user, n_all, now_ns) || is_over(makers.group, n_all, now_ns))
 		return -EAGAIN;
 	count_one(&makers.user->full_ns, MADE_EACH_NS, now_ns);
 	count_one(&makers.group->full_ns, MADE_EACH_NS, now_ns);

@@ -99,8 +99,7 @@ static int read_cgroup_text(const struct agent *agent, int pid, char *buf, size_
 	return (int)n;
 }
 
-/* The paths that decide which files a view reads. A process that cannot be found has none. */
-static void make_key(const struct agent *agent, int pid, char key[static VIEW_KEY_BYTES])
+void views_key(const struct agent *agent, int pid, char key[static VIEW_KEY_BYTES])
 {
 	char text[VIEW_KEY_BYTES];
 	struct cgroup_paths paths;
@@ -129,7 +128,7 @@ bool views_has(const struct agent *agent, const struct agent_view *view, int pid
 {
 	char key[VIEW_KEY_BYTES];
 
-	make_key(agent, pid, key);
+	views_key(agent, pid, key);
 	return !key[0] || !strcmp(key, view->key);
 }
 
@@ -139,7 +138,7 @@ static int get(struct agent *agent, int pid, uid_t uid, bool counted, struct age
 	struct agent_view *av;
 	int r;
 
-	make_key(agent, pid, key);
+	views_key(agent, pid, key);
 	for (av = agent->views; av; av = av->next)
 		if (av->uid == uid && !strcmp(av->key, key))
 			break;

@@ -15,6 +15,12 @@ struct engine_dies;
 /* Long enough for two cgroup paths as /proc/PID/cgroup shows them. */
 #define VIEW_KEY_BYTES 8192
 
+/*
+ * views.c: the paths of the process's cgroup that decide which files a view reads. For a process
+ * that cannot be found, "".
+ */
+void views_key(const struct agent *agent, int pid, char key[static VIEW_KEY_BYTES]);
+
 struct agent_view {
 	struct agent_view *next;
 	struct view view;
