@@ -469,8 +469,21 @@ static void test_verdicts_of_one(void **state)
 static int join(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns)
 {
 	struct peer_place place;
+	struct peer *peer;
+	int r = peers_connect(peers, uid, now_ns, &peer);
 
-	return peers_join(peers, uid, group, now_ns, &place);
+	return r ? r : peers_join(peers, peer, group, &place);
+}
+
+/* A client that connects and goes. */
+static void come_and_go(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns)
+{
+	struct peer_place place;
+	struct peer *peer;
+
+	assert_int_equal(peers_connect(peers, uid, now_ns, &peer), 0);
+	assert_int_equal(peers_join(peers, peer, group, &place), 0);
+	peers_leave(peers, &place);
 }
 
 /* How many places these clients get, at a time at which they have connected rarely. */
@@ -487,7 +500,6 @@ static void test_peers(void **state)
 {
 	const uint64_t s_ns = 1000000000;
 	struct peers peers = { 0 };
-	struct peer_place place;
 	uint64_t now_ns = s_ns;
 	int n = 0;
 
@@ -502,14 +514,12 @@ static void test_peers(void **state)
 	assert_int_equal(join(&peers, 3, "a", now_ns), -EMFILE);
 	assert_int_equal(join_all(&peers, 3, "b", now_ns), UID_CLIENTS_MAX / 4);
 	assert_int_equal(join_all(&peers, 4, "c", now_ns), UID_CLIENTS_MAX / 8);
-	assert_int_equal(peers_join(&peers, 5, "d", now_ns, &place), 0);
-	peers_leave(&peers, &place);
+	come_and_go(&peers, 5, "d", now_ns);
 	assert_int_equal(peers.n_clients, UID_CLIENTS_MAX * 15 / 8);
 	/* A client that connects and goes is counted as long as it counts, and then forgotten. */
 	for (uid_t uid = 100; uid < 1100; uid++) {
 		now_ns += s_ns / 100;
-		assert_int_equal(peers_join(&peers, uid, "", now_ns, &place), 0);
-		peers_leave(&peers, &place);
+		come_and_go(&peers, uid, "", now_ns);
 	}
 	for (const struct peer *peer = peers.list; peer; peer = peer->next)
 		n++;
@@ -528,14 +538,16 @@ static void test_peers_root(void **state)
 	const uint64_t s_ns = 1000000000;
 	struct peers peers = { 0 };
 	struct peer_place kept[CLIENTS_KEPT];
+	struct peer *root;
 
 	assert_int_equal(join_all(&peers, 0, "a", 10 * s_ns), UID_CLIENTS_MAX);
 	assert_int_equal(join_all(&peers, 0, "b", 20 * s_ns), UID_CLIENTS_MAX / 2);
 	assert_int_equal(join(&peers, 0, "c", 30 * s_ns), -EMFILE);
 	assert_int_equal(join_all(&peers, 1, "c", 30 * s_ns), UID_CLIENTS_MAX / 4);
 	/* The administrator has places beside these, which change nothing for others. */
+	assert_int_equal(peers_connect(&peers, 0, 40 * s_ns, &root), 0);
 	for (int i = 0; i < CLIENTS_KEPT; i++)
-		assert_int_equal(peers_join_kept(&peers, 0, 30 * s_ns, &kept[i]), 0);
+		peers_join_kept(&peers, root, &kept[i]);
 	assert_int_equal(join_all(&peers, 2, "c", 30 * s_ns), UID_CLIENTS_MAX / 8);
 	for (int i = 0; i < CLIENTS_KEPT; i++)
 		peers_leave(&peers, &kept[i]);

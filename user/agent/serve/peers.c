@@ -87,43 +87,42 @@ static bool has_place(const struct peers *peers, const struct peer *peer,
 	       places_has_one(peer->n_clients, taken, CLIENTS_MAX, GROUP_TIMES);
 }
 
-int peers_join(struct peers *peers, uid_t uid, const char *key, uint64_t now_ns,
-	       struct peer_place *ret)
+int peers_connect(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer **ret)
 {
-	struct peer *peer = peer_get(peers, uid, now_ns);
-	struct peer_group *group = peer ? group_get(peers, key) : NULL;
-	int r = 0;
+	*ret = peer_get(peers, uid, now_ns);
+	if (!*ret)
+		return -ENOMEM;
+	if (budget_take(&(*ret)->connects, &connect_limit, now_ns))
+		return 0;
+	(*ret)->refused++;
+	return -EAGAIN;
+}
+
+int peers_join(struct peers *peers, struct peer *peer, const char *key, struct peer_place *ret)
+{
+	struct peer_group *group = group_get(peers, key);
 
 	if (!group)
 		return -ENOMEM;
-	if (!budget_take(&peer->connects, &connect_limit, now_ns))
-		r = -EAGAIN;
-	else if (!has_place(peers, peer, group))
-		r = -EMFILE;
-	if (r) {
+	if (!has_place(peers, peer, group)) {
 		peer->refused++;
 		group_put(peers, group);
-		return r;
+		return -EMFILE;
 	}
 	peer->n_clients++;
 	group->n_clients++;
-	group->n_root += !uid;
+	group->n_root += !peer->uid;
 	peers->n_clients++;
 	*ret = (struct peer_place){ peer, group };
 	return 0;
 }
 
-int peers_join_kept(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer_place *ret)
+void peers_join_kept(struct peers *peers, struct peer *peer, struct peer_place *ret)
 {
-	struct peer *peer = peer_get(peers, uid, now_ns);
-
-	if (!peer)
-		return -ENOMEM;
 	peer->n_clients++;
 	peers->n_clients++;
 	peers->n_kept++;
 	*ret = (struct peer_place){ .peer = peer };
-	return 0;
 }
 
 void peers_leave(struct peers *peers, const struct peer_place *place)

@@ -60,15 +60,20 @@ struct peer_place {
 };
 
 /*
- * One more client of this user and cgroup: 0 with its place, which is to be given to peers_leave.
- * group is the cgroup's name, "" where it is not known. -EMFILE: too many clients; -EAGAIN: the
- * user connects too often; -ENOMEM.
+ * A process of this user connects: 0; -EAGAIN: the user connects too often; -ENOMEM, without a
+ * peer.
  */
-int peers_join(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns,
-	       struct peer_place *ret);
+int peers_connect(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer **ret);
 
-/* The same for one of the administrator's places, which the caller counts. 0 or -ENOMEM. */
-int peers_join_kept(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer_place *ret);
+/*
+ * Then one more client of the user and of a cgroup: 0 with its place, which is to be given to
+ * peers_leave. group is the cgroup's name, "" where it is not known. -EMFILE: too many clients;
+ * -ENOMEM.
+ */
+int peers_join(struct peers *peers, struct peer *peer, const char *group, struct peer_place *ret);
+
+/* Or one in one of the administrator's places, which the caller counts. */
+void peers_join_kept(struct peers *peers, struct peer *peer, struct peer_place *ret);
 
 void peers_leave(struct peers *peers, const struct peer_place *place);
 

@@ -215,17 +215,23 @@ static int take_place(struct client *client, const struct ucred *cred)
 {
 	struct server *server = client->server;
 	char group[VIEW_KEY_BYTES];
+	struct peer *peer;
 	int r;
 
-	views_key(server->agent, cred->pid, group);
 	client->connect_ns = clock_now_ns();
-	r = peers_join(&server->peers, cred->uid, group, client->connect_ns, &client->place);
-	if (!r || cred->uid != geteuid())
+	r = peers_connect(&server->peers, cred->uid, client->connect_ns, &peer);
+	if (!r) {
+		/* A file is read for it, which those who connect too often do not cause. */
+		views_key(server->agent, cred->pid, group);
+		r = peers_join(&server->peers, peer, group, &client->place);
+	}
+	if (!r || !peer || cred->uid != geteuid())
 		return r;
 	make_room(server);
 	if (server->n_kept >= CLIENTS_KEPT)
 		return r;
-	return peers_join_kept(&server->peers, cred->uid, client->connect_ns, &client->place);
+	peers_join_kept(&server->peers, peer, &client->place);
+	return 0;
 }
 
 /* ---- clients -----------------------------------------------------------------------------------
