@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,12 +28,14 @@
 #include "core/proto.h"
 #include "host/send_as.h"
 #include "support/agent_proc.h"
+#include "support/made_host.h"
 #include "support/peer_proc.h"
 #include "support/raw_client.h"
 
 #define NOBODY   65534
 #define OTHER    65533
 #define LIMIT_MS 10000
+#define ROUNDS   10
 
 static struct agent_proc agent;
 static struct peer_proc engine; /* of another user, with a reservation */
@@ -269,6 +272,142 @@ static void test_root_is_served(void **state)
 	assert_true(lines_of(command, "") >= 0);
 }
 
+/* ---- places ------------------------------------------------------------------------------------
+ */
+
+#define USERS       4
+#define REFUSED_MAX 20
+#define SILENT      200
+
+static struct made_host host;
+
+static int setup_places(void **state)
+{
+	static const char *args[] = { "--no-bpf", "--procfs", host.dir, NULL };
+
+	if (made_host_init(&host) || made_host_add_process(&host, getpid(), "/test") ||
+	    agent_proc_init(&agent) || chmod(agent.dir, 0755))
+		return -1;
+	return agent_proc_start(&agent, args);
+}
+
+static int teardown_places(void **state)
+{
+	agent_proc_destroy(&agent);
+	made_host_destroy(&host);
+	return 0;
+}
+
+/* Connects until it is refused, and keeps what it has. Returns how many were served. */
+static int take_all(void)
+{
+	int served = 0, refused = 0;
+
+	while (refused < REFUSED_MAX) {
+		int sock = raw_connect(agent.socket_path);
+
+		if (sock >= 0 && !raw_hello(sock)) {
+			served++;
+			continue;
+		}
+		refused++;
+		close(sock);
+	}
+	return served;
+}
+
+/* Connections that say nothing, the oldest closed for a new one, without end. */
+static void connect_silently(void)
+{
+	int socks[SILENT], n = 0;
+
+	for (int i = 0; i < SILENT; i++)
+		socks[i] = -1;
+	for (;; n = (n + 1) % SILENT) {
+		if (socks[n] >= 0)
+			close(socks[n]);
+		socks[n] = raw_connect(agent.socket_path);
+	}
+}
+
+/* A process that takes all places that it can get. *ret_served is how many. */
+static pid_t start_hoarder(uid_t uid, const char *group, int *ret_served)
+{
+	const struct rlimit many = { 4500, 4500 };
+	int fds[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (!pid) {
+		int served;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setrlimit(RLIMIT_NOFILE, &many) ||
+		    made_host_add_process(&host, getpid(), group) ||
+		    (uid ? become(uid) : be_root_without_capabilities()))
+			_exit(1);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		served = take_all();
+		if (write(fds[1], &served, sizeof(served)) != sizeof(served))
+			_exit(1);
+		if (!uid)
+			connect_silently();
+		for (;;)
+			pause();
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], ret_served, sizeof(*ret_served)), sizeof(*ret_served));
+	close(fds[0]);
+	return pid;
+}
+
+/* Another user, who comes when the hoarders have all that they can get. */
+static bool is_ordinary_served(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		int sock = be_ordinary() ? -1 : raw_connect(agent.socket_path);
+
+		_exit(sock < 0 || raw_hello(sock));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return !status;
+}
+
+/*
+ * Four users and root without capabilities, in three cgroups, have all that they can get, and that
+ * root goes on connecting. The host's root is served, and so is a fifth user.
+ */
+static void test_places(void **state)
+{
+	static const char *const groups[] = { "/a", "/a", "/b", "/b", "/c" };
+	pid_t pids[USERS + 1];
+	int served[USERS + 1], status = 0, stats = 0;
+
+	if (geteuid())
+		skip_because("needs root to become others");
+	for (int i = 0; i <= USERS; i++) {
+		pids[i] = start_hoarder(i < USERS ? 60000 + (uid_t)i : 0, groups[i], &served[i]);
+		print_message("# hoarder %d has %d places\n", i, served[i]);
+		assert_true(served[i] > 0);
+	}
+	for (int i = 0; i < ROUNDS; i++) {
+		stats += lines_of("build/pnmem stats", "clients") > 0;
+		status += lines_of("build/pnmem status", "agent") > 0;
+	}
+	print_message("# %d of %d stats, %d status\n", stats, ROUNDS, status);
+	assert_true(is_ordinary_served());
+	for (int i = 0; i <= USERS; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	assert_int_equal(stats, ROUNDS);
+	assert_int_equal(status, ROUNDS);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -276,6 +415,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		TEST(test_refused),
 		TEST(test_root_is_served),
+		cmocka_unit_test_setup_teardown(test_places, setup_places, teardown_places),
 	};
 
 	return cmocka_run_group_tests_name("admin", tests, NULL, NULL);
