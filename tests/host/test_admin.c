@@ -316,18 +316,13 @@ static int take_all(void)
 	return served;
 }
 
-/* Connections that say nothing, the oldest closed for a new one, without end. */
+/* Connections that say nothing: some stay, and others come and go without end. */
 static void connect_silently(void)
 {
-	int socks[SILENT], n = 0;
-
 	for (int i = 0; i < SILENT; i++)
-		socks[i] = -1;
-	for (;; n = (n + 1) % SILENT) {
-		if (socks[n] >= 0)
-			close(socks[n]);
-		socks[n] = raw_connect(agent.socket_path);
-	}
+		raw_connect(agent.socket_path);
+	for (;;)
+		close(raw_connect(agent.socket_path));
 }
 
 /* A process that takes all places that it can get. *ret_served is how many. */
