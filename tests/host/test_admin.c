@@ -272,6 +272,84 @@ static void test_root_is_served(void **state)
 	assert_true(lines_of(command, "") >= 0);
 }
 
+/* ---- an agent without the capability ------------------------------------------------------------
+ */
+
+static int setup_own(void **state)
+{
+	return agent_proc_init(&agent) || chmod(agent.dir, 0755) ||
+	       chown(agent.dir, NOBODY, NOBODY);
+}
+
+/* The status of a request for another process's view. */
+static int view_of_status(bool as_admin)
+{
+	struct proto_view_of view_of = {
+		.header = proto_header_make(PROTO_VIEW_OF, sizeof(view_of), 2),
+		.pid = getpid(),
+	};
+	struct proto_welcome welcome = { 0 };
+	int sock = raw_connect(agent.socket_path), r;
+
+	if (sock < 0)
+		return sock;
+	r = as_admin ? raw_send_as_admin(sock, &view_of, sizeof(view_of))
+		     : raw_send(sock, &view_of, sizeof(view_of), NULL, 0);
+	if (!r && raw_receive(sock, &welcome, sizeof(welcome), NULL, LIMIT_MS) <
+			  (ssize_t)sizeof(welcome.header))
+		r = -ETIMEDOUT;
+	close(sock);
+	return r ? r : welcome.header.status;
+}
+
+/* The same in a process that has become another; 100: it could not. As a program that is started.
+ */
+static int view_of_status_as(uid_t uid, int (*then)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit((uid && become(uid)) || (then && then()) || prctl(PR_SET_DUMPABLE, 1)
+			      ? 100
+			      : -view_of_status(false));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return -WEXITSTATUS(status);
+}
+
+/* Its own user is its administrator, and root of the host; no other user, nor another namespace. */
+static void test_agent_of_a_user(void **state)
+{
+	static const char *const args[] = { "--no-bpf", NULL };
+	int status, fds[2];
+	pid_t pid;
+
+	if (geteuid())
+		skip_because("needs root to become others");
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (!pid) {
+		int r = become(NOBODY) ? -1 : agent_proc_start(&agent, args);
+
+		if (r || write(fds[1], &agent.pid, sizeof(agent.pid)) != sizeof(agent.pid))
+			_exit(1);
+		for (;;) /* the agent ends with it */
+			pause();
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], &agent.pid, sizeof(agent.pid)), sizeof(agent.pid));
+	close(fds[0]);
+	assert_int_equal(view_of_status(true), 0);
+	assert_int_equal(view_of_status_as(NOBODY, NULL), 0);
+	assert_int_equal(view_of_status_as(OTHER, NULL), -EPERM);
+	assert_int_equal(view_of_status_as(0, be_root_without_capabilities), -EPERM);
+	assert_int_equal(view_of_status_as(0, be_root_of_own_namespace), -EPERM);
+	kill(agent.pid, SIGKILL);
+	agent.pid = 0;
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
 /* ---- places ------------------------------------------------------------------------------------
  */
 
@@ -410,6 +488,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		TEST(test_refused),
 		TEST(test_root_is_served),
+		cmocka_unit_test_setup_teardown(test_agent_of_a_user, setup_own, teardown),
 		cmocka_unit_test_setup_teardown(test_places, setup_places, teardown_places),
 	};
 
