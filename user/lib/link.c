@@ -15,7 +15,8 @@
 #include "host/clock.h"
 #include "host/send_as.h"
 
-#define NS_PER_MS 1000000ull
+#define NS_PER_MS      1000000ull
+#define ADMIN_ATTEMPTS 8
 
 _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == SOCKET_PATH_BYTES, "its length");
 
@@ -97,11 +98,13 @@ static ssize_t receive(int sock, void *buf, size_t bytes, int *ret_fd)
  * The first request of the administrator says that the agent itself has sent it, which the kernel
  * allows to nobody else: so the agent knows (pnmem-protocol(7)). Returns 0 if it is sent.
  */
-static int send_first(const struct link *link, const void *request, size_t request_bytes)
+static int send_first(struct link *link, const void *request, size_t request_bytes)
 {
 	int pid = link->next_id == 1 ? send_as_listener(link->sock) : 0;
+	int r = pid ? send_as(link->sock, pid, request, request_bytes) : -EPERM;
 
-	return pid ? send_as(link->sock, pid, request, request_bytes) : -EPERM;
+	link->admin |= !r || r == -EPIPE || r == -ECONNRESET;
+	return r;
 }
 
 /* One exchange. *ret_answered tells an agent's refusal from a broken link. */
@@ -135,8 +138,8 @@ static int exchange(struct link *link, void *request, size_t request_bytes, uint
 	return r;
 }
 
-static int open_for(struct link *link, const char *socket_path, void *request, size_t request_bytes,
-		    int timeout_ms, int *ret_memfd)
+static int open_once(struct link *link, const char *socket_path, void *request,
+		     size_t request_bytes, int timeout_ms, int *ret_memfd, bool *ret_admin)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	uint64_t deadline_ns = deadline_after(timeout_ms);
@@ -159,6 +162,7 @@ static int open_for(struct link *link, const char *socket_path, void *request, s
 	}
 	r = exchange(link, request, request_bytes, PROTO_WELCOME, &welcome, sizeof(welcome),
 		     deadline_ns, &memfd, &answered);
+	*ret_admin = link->admin;
 	if (!r && memfd < 0)
 		r = -EPROTO;
 	if (r)
@@ -174,6 +178,25 @@ fail:
 	if (memfd >= 0)
 		close(memfd);
 	link_close(link);
+	return r;
+}
+
+/*
+ * Where others take all places that they can get, the agent may hang up on the administrator before
+ * the first request has arrived. The next attempt most likely succeeds.
+ */
+static int open_for(struct link *link, const char *socket_path, void *request, size_t request_bytes,
+		    int timeout_ms, int *ret_memfd)
+{
+	bool admin = false;
+	int r = -EPIPE;
+
+	for (int i = 0; i < ADMIN_ATTEMPTS && (r == -EPIPE || r == -ECONNRESET); i++) {
+		r = open_once(link, socket_path, request, request_bytes, timeout_ms, ret_memfd,
+			      &admin);
+		if (!admin)
+			break;
+	}
 	return r;
 }
 

@@ -14,6 +14,7 @@ struct link {
 	uint32_t agent_pid; /* as it says, in its own pid namespace */
 	int peer_pid;       /* the same here; 0: it is in one that is not seen from here */
 	char agent_version[16];
+	bool admin;        /* the kernel lets this process speak for the agent (send_as.h) */
 	uint32_t features; /* of the agent: PROTO_TAKES_* */
 };
 
