@@ -42,8 +42,9 @@ struct client {
 	int pid;   /* SO_PEERCRED at connect; 0: not in our pid namespace */
 	uid_t uid; /* likewise */
 	uint64_t connect_ns;
-	bool admin; /* it has proven that it is the administrator (admin.h) */
-	int pidfd;  /* of that process, until its view is known; < 0: none, as peer_process_open */
+	uint64_t group_hash; /* of its cgroup, in one of the administrator's places */
+	bool admin;          /* it has proven that it is the administrator (admin.h) */
+	int pidfd; /* of that process, until its view is known; < 0: none, as peer_process_open */
 	sd_event_source *io;
 	struct followed followed;
 	struct agent_view *view;  /* NULL before its hello */

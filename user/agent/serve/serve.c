@@ -143,6 +143,29 @@ static struct client *oldest_unproven(const struct server *server)
 	return NULL;
 }
 
+/*
+ * The oldest one of the cgroup that has most of them, so that processes that connect without end
+ * push out each other. NULL: there is none.
+ */
+static struct client *unproven_to_go(const struct server *server)
+{
+	struct client *found = NULL;
+	unsigned most = 0;
+
+	for (unsigned i = 0; i < server->n_kept; i++) {
+		unsigned n = 0;
+
+		for (unsigned j = i; j < server->n_kept && is_unproven(server->kept[i]); j++)
+			n += is_unproven(server->kept[j]) &&
+			     server->kept[j]->group_hash == server->kept[i]->group_hash;
+		if (n > most) {
+			most = n;
+			found = server->kept[i];
+		}
+	}
+	return found;
+}
+
 static void plan_unproven(struct server *server)
 {
 	const struct client *oldest = oldest_unproven(server);
@@ -172,7 +195,7 @@ static void make_room(struct server *server)
 {
 	struct client *oldest;
 
-	while (server->n_kept == CLIENTS_KEPT && (oldest = oldest_unproven(server))) {
+	while (server->n_kept == CLIENTS_KEPT && (oldest = unproven_to_go(server))) {
 		unsigned n = server->n_kept;
 
 		read_request(oldest); /* which may be its end */
@@ -207,6 +230,15 @@ static void kept_remove(struct client *client)
 		(server->n_kept - i) * sizeof(server->kept[0]));
 }
 
+static uint64_t hash_of(const char *text)
+{
+	uint64_t hash = 14695981039346656037ull; /* FNV-1a */
+
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 1099511628211ull;
+	return hash;
+}
+
 /*
  * A place by the client's user and cgroup; where they have none left, one of the administrator's
  * for a process of the agent's own user, which is to prove that it is the administrator.
@@ -220,13 +252,15 @@ static int take_place(struct client *client, const struct ucred *cred)
 
 	client->connect_ns = clock_now_ns();
 	r = peers_connect(&server->peers, cred->uid, client->connect_ns, &peer);
-	if (!r) {
-		/* A file is read for it, which those who connect too often do not cause. */
-		views_key(server->agent, cred->pid, group);
-		r = peers_join(&server->peers, peer, group, &client->place);
-	}
-	if (!r || !peer || cred->uid != geteuid())
+	if (!peer || (r && cred->uid != geteuid()))
 		return r;
+	/* A file is read for it, which others who connect too often do not cause. */
+	views_key(server->agent, cred->pid, group);
+	if (!r)
+		r = peers_join(&server->peers, peer, group, &client->place);
+	if (!r || cred->uid != geteuid())
+		return r;
+	client->group_hash = hash_of(group);
 	make_room(server);
 	if (server->n_kept >= CLIENTS_KEPT)
 		return r;
