@@ -244,6 +244,14 @@ static size_t available_bytes(void)
 	return kib * 1024;
 }
 
+void pressure_make_bytes_short(void)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%zu", available_bytes() / 10 * 7);
+	setenv("PN_HOST_RESERVE_BYTES", text, 1);
+}
+
 pid_t pressure_start_hog(size_t leave_bytes)
 {
 	const struct pressure_group none = { .path = "" };

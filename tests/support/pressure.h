@@ -58,6 +58,12 @@ int pressure_group_set_high(const struct pressure_group *group, size_t high_byte
  */
 pid_t pressure_start_anon(const struct pressure_group *group, size_t take_bytes);
 
+/*
+ * Agents that start from now on find the host's bytes short: the level is WATCH by them
+ * (PN_HOST_RESERVE_BYTES). Only then does a group's pressure at its own limit count for others.
+ */
+void pressure_make_bytes_short(void);
+
 /* Kills a child and waits for it. */
 void pressure_stop(pid_t pid);
 
