@@ -61,7 +61,7 @@ void old_kernel_use(bool on)
 {
 	static const char *program;
 
-	if (on == !!getenv(VARIABLE))
+	if (on == !!getenv(VARIABLE) || (on && !old_kernel_is_new()))
 		return;
 	if (on) {
 		program = getenv("PNMEMD");

@@ -42,6 +42,9 @@ exhausted)
 	case $(uname -r) in
 	6.1.* | 6.12.*) run 'one group over memory.high' build/test_group_wake ;;
 	esac
+	case $(uname -r) in
+	5.10.* | 6.12.*) run 'stalls at limits of others' build/test_group_stalls ;;
+	esac
 	run 'direct reclaim' PN_TEST_FILTER=test_direct_reclaim build/test_tracepoints
 	;;
 plain)
@@ -52,7 +55,10 @@ plain)
 	run 'agent' build/test_agent
 	run 'sealed pages' build/test_seal
 	case $(uname -r) in
-	6.12.*) run 'views' build/test_views ;; # of cgroup v2, which is the same on all
+	6.12.*)
+		run 'views' build/test_views # of cgroup v2, which is the same on all
+		run 'descriptors that users send' build/test_descriptors_sent
+		;;
 	esac
 	rungs 'each rung' 'fentry kprobe tracepoint trigger poll'
 	export PNMEM_BTF=/nonexistent
