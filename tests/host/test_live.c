@@ -53,16 +53,13 @@ static void expect_source(pn_memwatch_source_t source, int limit_ms)
 	assert_true(test_until(source_is, &source, limit_ms));
 }
 
-/*
- * Waits until the level is what the bytes make it: what ran before this test may have left some
- * pressure to decay.
- */
-static void wait_for_watch(pn_mem_state *state)
+/* Waits until the level is this: what ran before may have left some pressure to decay. */
+static void wait_for(pn_mem_level level, pn_mem_state *state)
 {
 	uint64_t deadline_ns = clock_now_ns() + 150 * S; /* 100 % takes 92 s to decay */
 
 	assert_int_equal(pn_memwatch_read(state), 0);
-	while (state->level != PN_MEM_LEVEL_WATCH)
+	while (state->level != level)
 		assert_int_equal(pn_memwatch_wait(PN_WAIT_LEVEL, state, deadline_ns, state), 0);
 }
 
@@ -89,7 +86,7 @@ static void run_pressure(const char *const args[], uint32_t want_mode, uint64_t 
 	unsetenv("PN_PSI_FULL_REJECT");
 	assert_int_equal(pn_memwatch_start(), 0);
 	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
-	wait_for_watch(&seen);
+	wait_for(PN_MEM_LEVEL_WATCH, &seen);
 	assert_int_equal(pn_memwatch_read_ext(&state, &ext), 0);
 	assert_int_equal(ext.mode, want_mode);
 
@@ -106,7 +103,7 @@ static void run_pressure(const char *const args[], uint32_t want_mode, uint64_t 
 	assert_true(ext.reasons & (PN_REASON_PSI_SOME | PN_REASON_PSI_FULL));
 
 	/* Nothing happens any more, and it still falls back. */
-	wait_for_watch(&state);
+	wait_for(PN_MEM_LEVEL_WATCH, &state);
 }
 
 static void test_pressure_wakes_engine(void **state)
@@ -229,7 +226,7 @@ static void test_idle(void **unused)
 		skip_because("needs root for hooks");
 	assert_int_equal(agent_proc_start(&agent, NULL), 0);
 	assert_int_equal(pn_memwatch_start(), 0);
-	wait_for_watch(&state);
+	wait_for(PN_MEM_LEVEL_OK, &state);
 	/* Something else may run on this machine: one quiet window of five seconds is enough. */
 	for (int window = 0; window < 6 && !quiet; window++) {
 		assert_int_equal(pn_memwatch_read_ext(NULL, &before), 0);
@@ -262,7 +259,7 @@ static void test_dies_and_fd(void **unused)
 
 	assert_int_equal(agent_proc_start(&agent, (const char *const[]){ "--no-bpf", NULL }), 0);
 	assert_int_equal(pn_memwatch_start(), 0);
-	wait_for_watch(&seen);
+	wait_for(PN_MEM_LEVEL_OK, &seen);
 	fd.fd = pn_memwatch_fd();
 	assert_true(fd.fd >= 0);
 	pn_memwatch_set_die(3, 1, 16ull << 30, 7);
