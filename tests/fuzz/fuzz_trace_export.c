@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/trace_export.h"
-#include "cli/trace_timeline.h"
+#include "cli/trace/export/export.h"
+#include "cli/trace/export/timeline.h"
 #include "core/replay.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);

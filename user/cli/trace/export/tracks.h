@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Tracks of a trace-event file: which process and thread numbers stand for a cgroup, a view and a
+ * task, and their names, written when a number is first used. A bounded amount of memory.
+ */
+#ifndef PNMEM_CLI_TRACE_EXPORT_TRACKS_H
+#define PNMEM_CLI_TRACE_EXPORT_TRACKS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "cli/trace/names.h"
+#include "cli/trace/views.h"
+
+/*
+ * A group of tracks is a "process": the host, or a cgroup. Its number is above all that a kernel
+ * gives to tasks (2^22), and so are those of its tracks that are no task's.
+ */
+#define TRACKS_PID_HOST 0x1000000u
+
+/* Tracks of a group that are no task's; the first is the group's own number. */
+enum tracks_of {
+	TRACKS_LEVEL = 0,
+	TRACKS_EVENTS = 1,
+	TRACKS_VERDICTS = 2,
+	TRACKS_OF_COUNT = 3,
+};
+
+struct tracks;
+
+/*
+ * Writes to out, which stays the caller's, as do names and views. NULL without memory. Freeing
+ * takes NULL.
+ */
+struct tracks *tracks_new(FILE *out, const struct trace_names *names,
+			  const struct trace_views *views);
+void tracks_free(struct tracks *tracks);
+
+/*
+ * The process number of a cgroup (TRACE_NAME_CGROUP, by its id) or view (TRACE_NAME_VIEW, by its
+ * place), which is the same for both if they have one path. View 0 is the host.
+ */
+uint32_t tracks_group(struct tracks *tracks, uint32_t of, uint64_t id);
+
+/* The thread number of a group's own track. */
+uint32_t tracks_own(struct tracks *tracks, uint32_t pid, enum tracks_of of);
+
+/* Names the track of a task; comm need not end in NUL. */
+void tracks_task(struct tracks *tracks, uint32_t pid, uint32_t tid, const char comm[static 16]);
+
+/* Begins an event in the file: after it come fields and "}". */
+void tracks_begin(struct tracks *tracks);
+
+#endif

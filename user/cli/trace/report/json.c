@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The report as JSON: the same numbers, in bytes, nanoseconds and percent. */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/trace/report/report.h"
+#include "pn_admission.h"
+
+#define TOP 20
+
+/* Times are from the trace's start, as in the text. */
+static json_t *at(const struct story *story, uint64_t ts_ns)
+{
+	return json_integer(ts_ns > story->first_ns ? (json_int_t)(ts_ns - story->first_ns) : 0);
+}
+
+static json_t *bytes(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+static json_t *head_json(const struct story *story)
+{
+	char kernel[64], host[64], agent[32];
+	const struct trace_head *head = &story->head;
+
+	return json_pack("{sI sI ss ss ss sI si sI}", "version", (json_int_t)head->version,
+			 "wall_ns", (json_int_t)(head->wall_ns + story->first_ns - head->mono_ns),
+			 "host", trace_printable(host, sizeof(host), head->host), "kernel",
+			 trace_printable(kernel, sizeof(kernel), head->kernel), "agent",
+			 trace_printable(agent, sizeof(agent), head->agent), "total_bytes",
+			 (json_int_t)head->total_bytes, "n_cpus", (int)head->n_cpus, "span_ns",
+			 (json_int_t)(story->last_ns - story->first_ns));
+}
+
+static json_t *level_json(const struct story *story)
+{
+	char view[REPORT_TEXT], reasons[160];
+	json_t *levels = json_object();
+
+	for (int level = 0; level < 4; level++)
+		json_object_set_new(levels, pn_mem_level_name((pn_mem_level)level),
+				    bytes(story->level_ns[level]));
+	return json_pack("{so si ss so ss ss}", "time_ns", levels, "level", (int)story->worst_level,
+			 "level_name", pn_mem_level_name((pn_mem_level)story->worst_level),
+			 "first_ns", at(story, story->worst_ns), "view",
+			 report_view(view, story, story->worst_view), "reasons",
+			 format_reasons(reasons, sizeof(reasons), story->worst_reasons));
+}
+
+static json_t *views_json(const struct story *story)
+{
+	json_t *views = json_array();
+	char name[REPORT_TEXT];
+
+	for (uint32_t i = 0; i < trace_views_count(story->views); i++) {
+		const struct story_view *view = &story->view[i];
+
+		if (view->used)
+			json_array_append_new(
+				views,
+				json_pack("{ss so so so sf}", "view", report_view(name, story, i),
+					  "peak_bytes", bytes(view->peak_bytes), "limit_bytes",
+					  bytes(view->limit_bytes), "peak_ns",
+					  at(story, view->peak_ns), "growth_bytes_per_s",
+					  view->growth_bytes_per_s));
+	}
+	return views;
+}
+
+static json_t *stallers_json(const struct story *story, const struct story_table *table)
+{
+	const struct story_staller *top[TOP];
+	unsigned n = story_top(table, top, TOP);
+	json_t *list = json_array();
+	char cgroup[REPORT_TEXT];
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct story_stalls *stalls = &top[i]->stalls;
+		json_t *entry = json_pack("{ss so so so so}", "cgroup",
+					  report_cgroup(cgroup, story, top[i]->cgroup_id), "count",
+					  bytes(stalls->count), "total_ns", bytes(stalls->total_ns),
+					  "p99_ns", bytes(story_percentile_ns(stalls, 0.99)),
+					  "longest_ns", bytes(stalls->longest_ns));
+
+		if (top[i]->tid) {
+			json_object_set_new(entry, "comm", json_string(top[i]->comm));
+			json_object_set_new(entry, "tid", json_integer(top[i]->tid));
+			json_object_set_new(entry, "pid", json_integer(top[i]->pid));
+			json_object_set_new(entry, "of_command",
+					    json_boolean(story_is_mine(story, top[i]->pid)));
+		}
+		json_array_append_new(list, entry);
+	}
+	return list;
+}
+
+static json_t *faults_json(const struct story *story)
+{
+	json_t *list = json_array();
+	char cgroup[REPORT_TEXT];
+
+	for (unsigned i = 0; i < 3 && story->worst_fault[i].count; i++)
+		json_array_append_new(
+			list,
+			json_pack("{ss sI ss so}", "comm", story->worst_fault[i].comm, "tid",
+				  (json_int_t)story->worst_fault[i].tid, "cgroup",
+				  report_cgroup(cgroup, story, story->worst_fault[i].cgroup_id),
+				  "faults", bytes(story->worst_fault[i].count)));
+	return list;
+}
+
+static json_t *reclaim_json(const struct story *story)
+{
+	uint64_t scan_limits, steal_limits;
+	struct trace_vmstat did;
+
+	if (story->vmstat_count < 2)
+		return json_null(); /* not known */
+	story_vmstat(story, &did);
+	story_limit_reclaim(story, &scan_limits, &steal_limits);
+	return json_pack("{so so so so so so}", "scan_limits_pages", bytes(scan_limits),
+			 "steal_limits_pages", bytes(steal_limits), "scan_direct_pages",
+			 bytes(did.scan_direct_pages), "steal_direct_pages",
+			 bytes(did.steal_direct_pages), "scan_kswapd_pages",
+			 bytes(did.scan_kswapd_pages), "steal_kswapd_pages",
+			 bytes(did.steal_kswapd_pages));
+}
+
+static json_t *dies_json(const struct story *story)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < story->die_count; i++)
+		json_array_append_new(
+			list, json_pack("{ss so so so}", "pci", story->die[i].pci,
+					"least_free_bytes", bytes(story->die[i].least_free_bytes),
+					"budget_bytes", bytes(story->die[i].budget_bytes),
+					"least_ns", at(story, story->die[i].least_ns)));
+	return list;
+}
+
+static json_t *kills_json(const struct story *story)
+{
+	json_t *list = json_array();
+	char cgroup[REPORT_TEXT];
+
+	for (uint64_t i = 0; i < story->kill_count && i < STORY_KILLS; i++)
+		json_array_append_new(
+			list, json_pack("{ss sI ss so}", "comm", story->kill[i].comm, "pid",
+					(json_int_t)story->kill[i].pid, "cgroup",
+					report_cgroup(cgroup, story, story->kill[i].cgroup_id),
+					"at_ns", at(story, story->kill[i].ts_ns)));
+	return list;
+}
+
+/* The settings that would have admitted all of them, null where none is known. */
+static json_t *settings_json(const struct story_refusal *refusal)
+{
+	const struct replay_policy *with = &refusal->with;
+	json_t *settings;
+
+	if (!report_has_settings(refusal))
+		return json_null();
+	settings = json_object();
+	if (with->given & REPLAY_PSI_FULL_REJECT)
+		json_object_set_new(settings, "psi_full_reject",
+				    json_real(with->with.psi_full_reject_pct));
+	if (with->given & REPLAY_HOST_RESERVE)
+		json_object_set_new(settings, "host_reserve_bytes",
+				    bytes(with->with.host_reserve_bytes));
+	if (with->given & REPLAY_DIE_RESERVE)
+		json_object_set_new(settings, "die_reserve_bytes",
+				    bytes(with->with.die_reserve_bytes));
+	return settings;
+}
+
+static json_t *refusals_json(const struct story *story)
+{
+	json_t *list = json_array();
+	char text[REPORT_TEXT];
+
+	for (unsigned i = 0; i < story->refusal_count; i++) {
+		const struct story_refusal *r = &story->refusal[i];
+		const struct trace_verdict *v = &r->first;
+
+		json_array_append_new(
+			list,
+			json_pack("{ss ss ss sI ss sI so si so so so sf sf so so ss}", "verdict",
+				  v->verdict == PN_VERDICT_CAP ? "cap" : "reject", "ask",
+				  report_ask(v->ask), "comm", v->comm, "pid", (json_int_t)v->pid,
+				  "check", report_check(v->check), "count", (json_int_t)r->count,
+				  "first_ns", at(story, r->first_ns), "fit_tokens",
+				  (int)v->fit_tokens, "need_bytes", bytes(v->need_bytes),
+				  "have_bytes", bytes(v->have_bytes), "reserve_bytes",
+				  bytes(v->reserve_bytes), "psi_full_pct", v->psi_full_pct,
+				  "psi_limit_pct", v->psi_limit_pct, "admitted_after_ns",
+				  r->admitted_ns ? bytes(r->admitted_ns - r->first_ns)
+						 : json_null(),
+				  "settings", settings_json(r), "prevented_by",
+				  report_prevented(text, story, r)));
+	}
+	return list;
+}
+
+json_t *report_json(const char *path, const struct story *story, enum trace_file_end end)
+{
+	char file[4096];
+	bool any = story->verdict_count[PN_VERDICT_ADMIT] || story->verdict_count[PN_VERDICT_CAP] ||
+		   story->verdict_count[PN_VERDICT_REJECT];
+	json_t *drops = json_pack("{so so so so so}", "kernel", bytes(story->drops.kernel_count),
+				  "recorder", bytes(story->drops.recorder_count), "verdicts",
+				  bytes(story->drops.verdict_count), "overwritten",
+				  bytes(story->drops.old_count), "views",
+				  bytes(trace_views_left_out(story->views)));
+	json_t *verdicts = json_pack(
+		"{sb so so so so}", "recorded", (int)(story->has_config || any), "admitted",
+		bytes(story->verdict_count[PN_VERDICT_ADMIT]), "capped",
+		bytes(story->verdict_count[PN_VERDICT_CAP]), "refused",
+		bytes(story->verdict_count[PN_VERDICT_REJECT]), "refusals", refusals_json(story));
+	json_t *stalls =
+		json_pack("{so so so so so so}", "recorded", bytes(story->stall_count), "count",
+			  bytes(story_stall_count(story)), "total_ns", bytes(story_stall_ns(story)),
+			  "tasks", stallers_json(story, &story->tasks), "cgroups",
+			  stallers_json(story, &story->cgroups), "kernel_threads",
+			  bytes(story->kthreads.count));
+	json_t *memory = json_pack(
+		"{so so so so sf sf}", "total_bytes", bytes(story->total_bytes), "reserve_bytes",
+		bytes(story->reserve_bytes), "least_avail_bytes", bytes(story->least_avail_bytes),
+		"least_avail_ns", at(story, story->least_avail_ns), "most_psi_some",
+		story->most_some_pct, "most_psi_full", story->most_full_pct);
+
+	json_t *command =
+		story->command_pid
+			? json_pack("{ss sI so sI}", "name", story->command, "pid",
+				    (json_int_t)story->command_pid, "wait_status",
+				    story->command_ended ? json_integer(story->command_status)
+							 : json_null(),
+				    "processes", (json_int_t)story->mine_count)
+			: json_null();
+
+	return json_pack("{so ss ss so sI so so so so so so so so so so}", "command", command,
+			 "file", trace_printable(file, sizeof(file), path), "end", report_end(end),
+			 "trace", head_json(story), "records", (json_int_t)story->record_count,
+			 "lost", drops, "level", level_json(story), "memory", memory, "views",
+			 views_json(story), "faults", faults_json(story), "stalls", stalls,
+			 "reclaim", reclaim_json(story), "kills", kills_json(story), "dies",
+			 dies_json(story), "verdicts", verdicts);
+}
