@@ -171,6 +171,19 @@ newer_file() {
 		expect_status 1 "$pnmem" trace report "$dir/newer" && complains 'newer version, 2' &&
 		says 'whole' '12 admitted' '1 of a kind that is not known here: 99 future'
 }
+odd_values() { # every reader leaves the same records out, and says how many
+	"$build/tests/trace_make" --odd 0 >"$dir/odd" && "$build/tests/trace_make" 0 >"$dir/even" || return 1
+	local command
+	for command in "report" "report --json" "replay" "replay -p host_reserve_bytes=2G" "replay --json" \
+		"export --perfetto" "export --html"; do
+		# shellcheck disable=SC2086
+		"$pnmem" trace $command - <"$dir/even" >"$dir/want" &&
+			expect_status 0 "$pnmem" trace $command - <"$dir/odd" && diff -u "$dir/want" "$dir/out" &&
+			complains ' 5 records are left out: a value in each' || { echo "$command"; return 1; }
+	done
+	"$pnmem" trace export --perfetto "$dir/odd" >"$dir/out.json" 2>/dev/null &&
+		"$build/tests/trace_event_check" "$dir/odd" "$dir/out.json"
+}
 hostile_names() { # what a terminal would act on does not reach it
 	"$build/tests/trace_make" --hostile 20000 >"$dir/hostile" &&
 		expect_status 0 "$pnmem" trace report "$dir/hostile" && ! grep -q $'\033' "$dir/out" &&
@@ -245,6 +258,7 @@ check "a foreign file" foreign_file
 check "a file that cannot be read" no_file
 check "a damaged file is reported up to the damage" damaged_file
 check "a file of a newer version is reported, with a message" newer_file
+check "values out of range: every reader leaves the record out" odd_values
 check "names cannot reach the terminal's controls" hostile_names
 check "a full stdout is an error" full_stdout
 check "a million records in 2 s and 256 MiB" long_file

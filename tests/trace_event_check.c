@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 static unsigned n_wrong;
 
@@ -56,36 +56,38 @@ static struct source_view *view_of(uint64_t id)
 	return &views[count++];
 }
 
-static void count_record(const struct trace_record *record, struct counts *ret)
+static void count_look(const struct trace_item *item, struct counts *ret)
 {
-	struct source_view *view;
-	static bool vmstat_before;
-	struct pn_event event;
-	struct trace_look look;
-	struct trace_mark mark;
+	const struct trace_look *look = &item->look;
+	struct source_view *view = view_of(look->view);
 
-	switch (record->kind) {
+	*(look->view ? &ret->current : &ret->available) += 1;
+	if (!view->used || view->level != look->level)
+		ret->levels++;
+	if (view->used)
+		ret->level_ns += (long long)(item->ts_ns - view->last_ns);
+	view->used = true;
+	view->level = look->level;
+	view->last_ns = item->ts_ns;
+}
+
+static void count_item(const struct trace_item *item, struct counts *ret)
+{
+	static bool vmstat_before;
+	const struct pn_event *event = &item->event;
+
+	switch (item->kind) {
 	case TRACE_EVENT:
-		trace_get(record, &event, sizeof(event));
-		if (event.value &&
-		    (event.kind == PN_EVENT_STALL || event.kind == PN_EVENT_STALL_END)) {
+		if (event->value &&
+		    (event->kind == PN_EVENT_STALL || event->kind == PN_EVENT_STALL_END)) {
 			ret->slices++;
-			ret->slice_ns += (long long)event.value;
+			ret->slice_ns += (long long)event->value;
 		} else {
 			ret->instants++;
 		}
 		break;
 	case TRACE_LOOK:
-		trace_get(record, &look, sizeof(look));
-		*(look.view ? &ret->current : &ret->available) += 1;
-		view = view_of(look.view);
-		if (!view->used || view->level != look.level)
-			ret->levels++;
-		if (view->used)
-			ret->level_ns += (long long)(record->ts_ns - view->last_ns);
-		view->used = true;
-		view->level = look.level;
-		view->last_ns = record->ts_ns;
+		count_look(item, ret);
 		break;
 	case TRACE_DIE:
 		ret->dies++;
@@ -98,9 +100,8 @@ static void count_record(const struct trace_record *record, struct counts *ret)
 		ret->verdicts++;
 		break;
 	case TRACE_MARK:
-		trace_get(record, &mark, sizeof(mark));
-		if (mark.of == TRACE_MARK_VIEW_END) {
-			view_of(mark.value)->used = false;
+		if (item->mark.of == TRACE_MARK_VIEW_END) {
+			view_of(item->mark.value)->used = false;
 			ret->current++; /* to 0 */
 		}
 		ret->marks++;
@@ -114,6 +115,7 @@ static int count_source(const char *path, struct counts *ret)
 {
 	FILE *f = fopen(path, "re");
 	struct trace_record record;
+	struct trace_item item;
 	struct trace_head head;
 	unsigned char *bytes;
 	size_t at = 0, n, used;
@@ -126,7 +128,8 @@ static int count_source(const char *path, struct counts *ret)
 	if (!bytes || fread(bytes, 1, n, f) != n || trace_read_head(bytes, n, &head, &used))
 		return -1;
 	for (at = used; !trace_read_record(bytes + at, n - at, &record, &used); at += used)
-		count_record(&record, ret);
+		if (!trace_decode(&record, &item))
+			count_item(&item, ret);
 	ret->begins = ret->ends = ret->slices;
 	free(bytes);
 	fclose(f);

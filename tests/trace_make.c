@@ -8,6 +8,7 @@
  * agrees with it. Stall records fill the file up to RECORDS.
  *   --newer     as a later version would, with a kind of its own
  *   --hostile   with names that a terminal would act on
+ *   --odd       with five records that hold a value which no writer gives, and which are left out
  *   --ended     with a view that is CRITICAL for a second and then ends
  *   --gone      with engines that took memory fast, and end or fall silent before it is CRITICAL
  *   --view N    the loader's view has this number
@@ -40,7 +41,8 @@
 #define OTHER_CG       33
 
 static uint64_t record_count;
-static bool newer, hostile, ended, gone, refused, reserved, quiet, bare, names_first, names_at_end;
+static bool newer, hostile, odd, ended, gone, refused, reserved, quiet, bare, names_first,
+	names_at_end;
 static uint32_t view_id = 1, short_count;
 static uint64_t span_ns = 90 * S_NS;
 
@@ -300,6 +302,22 @@ static void put_short(uint64_t now_ns, const struct trace_look *look, uint64_t s
 	}
 }
 
+/* In the midst of the others, with times and numbers that would show in what readers say. */
+static void put_odd(uint64_t now_ns)
+{
+	struct trace_verdict verdict = { .ask = TRACE_ASK_REQUEST, .verdict = 3, .comm = "odd" };
+	struct trace_look look = { .level = PN_MEM_LEVEL_CRITICAL + 1 };
+	struct trace_mark mark = { .of = TRACE_MARK_VIEW_END + 1 };
+	struct pn_event event = { .kind = PN_EVENT_KIND_COUNT, .value = S_NS, .tid = 1 };
+	struct trace_die die = { .budget_bytes = GIB, .pci = "odd", .index = 1000 };
+
+	put(TRACE_VERDICT, now_ns, &verdict, sizeof(verdict), NULL);
+	put(TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
+	put(TRACE_MARK, now_ns, &mark, sizeof(mark), "odd");
+	put(TRACE_EVENT, now_ns, &event, sizeof(event), NULL);
+	put(TRACE_DIE, now_ns, &die, sizeof(die), NULL);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t wanted = 10000;
@@ -314,6 +332,7 @@ int main(int argc, char **argv)
 	for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
 		newer = newer || !strcmp(argv[1], "--newer");
 		hostile = hostile || !strcmp(argv[1], "--hostile");
+		odd = odd || !strcmp(argv[1], "--odd");
 		ended = ended || !strcmp(argv[1], "--ended");
 		gone = gone || !strcmp(argv[1], "--gone");
 		refused = refused || !strcmp(argv[1], "--refused");
@@ -344,6 +363,8 @@ int main(int argc, char **argv)
 		uint64_t events = pressed ? left * 5 / (900 - step) : 0;
 		pn_host_sample sample;
 
+		if (odd && step == 450)
+			put_odd(now_ns);
 		sample_at(share, now_ns, &sample);
 		if (share > 0.1 && share < 0.6 && step % 5 == 0)
 			put_event(now_ns, PN_EVENT_FAULTS, 3000 + step, 1);

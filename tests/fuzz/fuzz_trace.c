@@ -7,23 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
 static void use_record(const struct trace_record *record)
 {
-	unsigned char fixed[512];
-	size_t known = trace_kind_bytes(record->kind);
-	struct trace_look look;
+	struct trace_item item;
 	pn_mem_state state;
 	pn_mem_ext ext;
+	int r = trace_decode(record, &item);
 
-	trace_get(record, fixed, known);
-	if (strlen(trace_text(record, known)) > record->payload_bytes)
+	if ((r && r != -ERANGE) || strlen(item.text) > record->payload_bytes)
 		abort();
-	trace_get(record, &look, sizeof(look));
-	trace_look_unmake(&look, &state, &ext);
+	if (r || item.kind != TRACE_LOOK)
+		return;
+	trace_look_unmake(&item.look, &state, &ext);
 	if ((unsigned)state.level > PN_MEM_LEVEL_CRITICAL)
 		abort();
 }

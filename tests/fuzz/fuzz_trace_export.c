@@ -15,31 +15,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
 static struct replay_view view;
 
-static void replay(const struct trace_record *record)
+static void replay(const struct trace_item *item)
 {
 	static const struct replay_policy policy = {
 		.recorded = { .hold_ns = 1000, .psi_full_reject_pct = 15, .cgroup_level = true },
 		.with = { .hold_ns = 9, .psi_full_reject_pct = 3, .die_reserve_bytes = 1 << 20 },
 		.given = 0x1f,
 	};
-	struct trace_verdict verdict;
 	struct replay_level level;
-	struct trace_look look;
 	pn_admit_result result;
-	struct trace_die die;
 
-	trace_get(record, &look, sizeof(look));
-	trace_get(record, &die, sizeof(die));
-	trace_get(record, &verdict, sizeof(verdict));
-	if (record->kind == TRACE_DIE)
-		replay_die(&view, &policy, &die);
-	if (record->kind == TRACE_LOOK) {
-		replay_look(&view, &policy, record->ts_ns, &look, &level);
+	if (item->kind == TRACE_DIE)
+		replay_die(&view, &policy, &item->die);
+	if (item->kind == TRACE_LOOK) {
+		replay_look(&view, &policy, item->ts_ns, &item->look, &level);
 		if (level.replayed && (unsigned)level.level > PN_MEM_LEVEL_CRITICAL)
 			abort();
 	}
-	if (record->kind == TRACE_VERDICT &&
-	    replay_verdict(&view, &policy, &verdict, &result) >= 0 &&
+	if (item->kind == TRACE_VERDICT &&
+	    replay_verdict(&view, &policy, &item->verdict, &result) >= 0 &&
 	    (unsigned)result.verdict > PN_VERDICT_REJECT)
 		abort();
 }
@@ -67,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 	FILE *out = fopen("/dev/null", "we");
 	struct perfetto *perfetto = perfetto_new(out, &head, names, views);
 	unsigned char payload[512];
+	struct trace_item item;
 
 	memset(&view, 0, sizeof(view));
 	while (len_bytes >= 4) {
@@ -81,14 +76,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 
 		memset(payload, 0, sizeof(payload));
 		memcpy(payload, data + 4, there);
-		if (record.kind == TRACE_NAME)
-			trace_names_add(names, &record);
-		trace_views_add(views, &record);
-		timeline_add(timeline, &record);
-		perfetto_add(perfetto, &record);
-		replay(&record);
 		data += 4 + there;
 		len_bytes -= 4 + there;
+		if (trace_decode(&record, &item))
+			continue;
+		trace_names_add(names, &item);
+		trace_views_add(views, &item);
+		timeline_add(timeline, &item);
+		perfetto_add(perfetto, &item);
+		replay(&item);
 	}
 	check(timeline);
 	html_write(out, timeline, "whole");

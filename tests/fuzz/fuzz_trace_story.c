@@ -30,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 	const struct trace_head head = { .mono_ns = 1 };
 	struct story *story = story_new(&head);
 	unsigned char payload[512];
+	struct trace_item item;
 
 	while (story && len_bytes >= 4) {
 		struct trace_record record = {
@@ -43,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 
 		memset(payload, 0, sizeof(payload));
 		memcpy(payload, data + 4, there);
-		story_add(story, &record);
+		if (!trace_decode(&record, &item))
+			story_add(story, &item);
 		data += 4 + there;
 		len_bytes -= 4 + there;
 	}

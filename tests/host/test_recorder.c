@@ -26,7 +26,7 @@
 #include "../unit/host_tree.h"
 #include "agent/recorder/recorder_memory.h"
 #include "core/proto.h"
-#include "core/trace.h"
+#include "core/trace_decode.h"
 #include "host/clock.h"
 #include "support/agent_proc.h"
 #include "support/pressure.h"
@@ -128,60 +128,54 @@ struct content {
 
 static void take(struct content *c, const struct trace_record *record)
 {
-	struct trace_look look;
-	struct trace_mark mark;
-	struct trace_name name;
-	struct pn_event event;
+	struct trace_item item;
+	const struct trace_look *look = &item.look;
+	const struct pn_event *event = &item.event;
 
+	assert_int_equal(trace_decode(record, &item), 0);
 	assert_in_range(record->kind, 1, TRACE_KIND_COUNT - 1);
 	c->count[record->kind]++;
 	switch (record->kind) {
 	case TRACE_LOOK:
-		trace_get(record, &look, sizeof(look));
-		if (look.view > c->highest_view)
-			c->highest_view = look.view;
-		if (look.view)
+		if (look->view > c->highest_view)
+			c->highest_view = look->view;
+		if (look->view)
 			c->looks_of_groups++;
 		else
 			c->looks_of_host++;
-		if (look.level > c->worst_level)
-			c->worst_level = look.level;
-		c->last_level = look.level;
-		c->last_avail_bytes = look.host_avail_bytes;
+		if (look->level > c->worst_level)
+			c->worst_level = look->level;
+		c->last_level = look->level;
+		c->last_avail_bytes = look->host_avail_bytes;
 		break;
 	case TRACE_VERDICT:
-		trace_get(record, &c->last_verdict, sizeof(c->last_verdict));
+		c->last_verdict = item.verdict;
 		c->verdicts++;
 		c->refusals += c->last_verdict.verdict == PN_VERDICT_REJECT;
 		break;
 	case TRACE_DROPS:
-		trace_get(record, &c->drops, sizeof(c->drops));
+		c->drops = item.drops;
 		break;
 	case TRACE_MARK:
-		trace_get(record, &mark, sizeof(mark));
-		c->dumps += mark.of == TRACE_MARK_DUMP;
-		c->ended_views += mark.of == TRACE_MARK_VIEW_END && mark.value;
-		if (mark.of == TRACE_MARK_VIEW_END)
-			snprintf(c->ended_view, sizeof(c->ended_view), "%s",
-				 trace_text(record, sizeof(mark)));
-		if (mark.of == TRACE_MARK_DUMP)
-			snprintf(c->why, sizeof(c->why), "%s", trace_text(record, sizeof(mark)));
+		c->dumps += item.mark.of == TRACE_MARK_DUMP;
+		c->ended_views += item.mark.of == TRACE_MARK_VIEW_END && item.mark.value;
+		if (item.mark.of == TRACE_MARK_VIEW_END)
+			snprintf(c->ended_view, sizeof(c->ended_view), "%s", item.text);
+		if (item.mark.of == TRACE_MARK_DUMP)
+			snprintf(c->why, sizeof(c->why), "%s", item.text);
 		break;
 	case TRACE_NAME:
-		trace_get(record, &name, sizeof(name));
-		if (name.of == TRACE_NAME_VIEW)
-			snprintf(c->view, sizeof(c->view), "%s", trace_text(record, sizeof(name)));
-		if (name.of == TRACE_NAME_VIEW && name.id == 1)
-			snprintf(c->first_view, sizeof(c->first_view), "%s",
-				 trace_text(record, sizeof(name)));
-		if (name.of == TRACE_NAME_CGROUP && trace_text(record, sizeof(name))[0] == '/')
+		if (item.name.of == TRACE_NAME_VIEW)
+			snprintf(c->view, sizeof(c->view), "%s", item.text);
+		if (item.name.of == TRACE_NAME_VIEW && item.name.id == 1)
+			snprintf(c->first_view, sizeof(c->first_view), "%s", item.text);
+		if (item.name.of == TRACE_NAME_CGROUP && item.text[0] == '/')
 			c->names_of_stallers++;
 		break;
 	case TRACE_EVENT:
-		trace_get(record, &event, sizeof(event));
-		c->oom_kills += event.kind == PN_EVENT_OOM_KILL;
-		c->stalls_with_time += event.kind <= PN_EVENT_STALL_END && event.value &&
-				       event.pid && event.comm[0] && event.cgroup_id;
+		c->oom_kills += event->kind == PN_EVENT_OOM_KILL;
+		c->stalls_with_time += event->kind <= PN_EVENT_STALL_END && event->value &&
+				       event->pid && event->comm[0] && event->cgroup_id;
 		break;
 	default:
 		break;
@@ -197,7 +191,7 @@ static bool read_records(const char *path, struct content *content)
 	static unsigned char buf[16 << 20];
 	FILE *file = fopen(path, "re");
 	struct trace_record record = { 0 };
-	struct trace_end end;
+	struct trace_item item;
 	size_t bytes, at, used;
 	uint64_t count = 0;
 	int r = 0;
@@ -220,8 +214,8 @@ static bool read_records(const char *path, struct content *content)
 	}
 	if (r || record.kind != TRACE_END)
 		return false;
-	trace_get(&record, &end, sizeof(end));
-	assert_int_equal(end.record_count, count - 1);
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_int_equal(item.end.record_count, count - 1);
 	return true;
 }
 

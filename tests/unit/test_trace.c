@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 #define FILE_BYTES 16384
 
@@ -82,8 +82,7 @@ static void test_round_trip(void **state)
 	static struct written w;
 	struct trace_head head;
 	struct trace_record record;
-	struct trace_name name;
-	struct pn_event event;
+	struct trace_item item;
 	size_t used;
 	int r;
 
@@ -100,13 +99,13 @@ static void test_round_trip(void **state)
 			 0);
 	assert_int_equal(record.kind, TRACE_EVENT);
 	assert_int_equal(record.ts_ns, 100);
-	trace_get(&record, &event, sizeof(event));
-	assert_int_equal(event.value, 99);
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_int_equal(item.event.value, 99);
 	assert_int_equal(trace_read_record(w.bytes + w.at[w.count - 2], FILE_BYTES, &record, &used),
 			 0);
-	trace_get(&record, &name, sizeof(name));
-	assert_int_equal(name.id, 12);
-	assert_string_equal(trace_text(&record, sizeof(name)), "/a/group");
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_int_equal(item.name.id, 12);
+	assert_string_equal(item.text, "/a/group");
 }
 
 /* Up to the cut, whatever its place: all records before it, and no more. */
@@ -175,7 +174,7 @@ static void test_newer(void **state)
 	} longer = { { 7 }, 8 };
 	struct trace_head head, got;
 	struct trace_record record;
-	struct trace_end end;
+	struct trace_item item;
 	uint64_t count;
 	size_t n, used;
 	int r;
@@ -202,12 +201,14 @@ static void test_newer(void **state)
 	assert_null(trace_kind_name(record.kind));
 
 	/* Fields that are not there are 0, those beyond are left out. */
-	record = (struct trace_record){ .payload = (const void *)&longer, .payload_bytes = 16 };
-	trace_get(&record, &end, sizeof(end));
-	assert_int_equal(end.record_count, 7);
+	record = (struct trace_record){ .kind = TRACE_END,
+					.payload = (const void *)&longer,
+					.payload_bytes = 16 };
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_int_equal(item.end.record_count, 7);
 	record.payload_bytes = 0;
-	trace_get(&record, &end, sizeof(end));
-	assert_int_equal(end.record_count, 0);
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_int_equal(item.end.record_count, 0);
 }
 
 static size_t field_bytes(const char *type)
@@ -222,23 +223,44 @@ static size_t field_bytes(const char *type)
 	return bits / 8 * times;
 }
 
-/* The fields that a schema names are as long together as the struct that it is about. */
+/* The fields that a schema names are as long together as its kind's fixed part. */
+static void check_schema(const struct trace_item *item)
+{
+	char name[16], *fields = strdup(item->text), *save;
+	size_t bytes = 0;
+
+	assert_int_equal(sscanf(fields, "%15s", name), 1);
+	assert_string_equal(name, trace_kind_name(item->schema.kind));
+	for (char *f = strtok_r(fields + strlen(name), ",", &save); f;
+	     f = strtok_r(NULL, ",", &save)) {
+		char type[16], field[64];
+
+		assert_int_equal(sscanf(f, "%15s %63s", type, field), 2);
+		if (strcmp(type, "text"))
+			bytes += field_bytes(type);
+	}
+	assert_int_equal(bytes, item->schema.payload_bytes);
+	assert_int_equal(bytes, trace_kind_bytes(item->schema.kind));
+	free(fields);
+}
+
 static void test_schemas(void **state)
 {
-	for (unsigned kind = TRACE_SCHEMA; kind < TRACE_KIND_COUNT; kind++) {
-		char *fields = strdup(trace_kind_fields(kind)), *save;
-		size_t bytes = 0;
+	static unsigned char start[TRACE_START_BYTES];
+	const struct trace_head head = { .host = "h" };
+	struct trace_record record;
+	struct trace_item item;
+	size_t at = sizeof(head), used;
+	uint64_t count;
 
-		for (char *f = strtok_r(fields, ",", &save); f; f = strtok_r(NULL, ",", &save)) {
-			char type[16], name[64];
-
-			assert_int_equal(sscanf(f, "%15s %63s", type, name), 2);
-			if (strcmp(type, "text"))
-				bytes += field_bytes(type);
-		}
-		assert_non_null(trace_kind_name(kind));
-		assert_int_equal(bytes, trace_kind_bytes(kind));
-		free(fields);
+	trace_put_start(start, &head, &count);
+	assert_int_equal(count, TRACE_KIND_COUNT - TRACE_SCHEMA);
+	for (unsigned kind = TRACE_SCHEMA; kind < TRACE_KIND_COUNT; kind++, at += used) {
+		assert_int_equal(trace_read_record(start + at, sizeof(start) - at, &record, &used),
+				 0);
+		assert_int_equal(trace_decode(&record, &item), 0);
+		assert_int_equal(item.schema.kind, kind);
+		check_schema(&item);
 	}
 	assert_null(trace_kind_name(TRACE_PAD));
 	assert_null(trace_kind_name(TRACE_KIND_COUNT));
@@ -250,6 +272,7 @@ static void test_text(void **state)
 	static char huge[TRACE_RECORD_MAX + 100];
 	struct trace_mark mark = { .of = TRACE_MARK_DUMP };
 	struct trace_record record;
+	struct trace_item item;
 	size_t used;
 
 	memset(huge, 'x', sizeof(huge) - 1);
@@ -257,12 +280,16 @@ static void test_text(void **state)
 			 TRACE_RECORD_MAX);
 	trace_seal(buf);
 	assert_int_equal(trace_read_record(buf, sizeof(buf), &record, &used), 0);
-	assert_int_equal(strlen(trace_text(&record, sizeof(mark))),
-			 TRACE_PAYLOAD_MAX - sizeof(mark) - 1);
-	/* A text that is not there, or that does not end. */
-	assert_string_equal(trace_text(&record, TRACE_PAYLOAD_MAX), "");
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_int_equal(strlen(item.text), TRACE_PAYLOAD_MAX - sizeof(mark) - 1);
+	/* A text that is not there, and one that does not end. */
+	record.payload_bytes = sizeof(mark);
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_string_equal(item.text, "");
+	record.payload_bytes = TRACE_PAYLOAD_MAX;
 	buf[TRACE_RECORD_MAX - 1] = 'x';
-	assert_string_equal(trace_text(&record, sizeof(mark)), "");
+	assert_int_equal(trace_decode(&record, &item), 0);
+	assert_string_equal(item.text, "");
 }
 
 static void test_look(void **state)

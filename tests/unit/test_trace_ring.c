@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 #define PUTS      2000
 #define TEXT_MAX  300
@@ -49,9 +49,11 @@ struct expect {
 static void expect_record(void *arg, const struct trace_record *record)
 {
 	struct expect *e = arg;
+	struct trace_item item;
 
 	assert_int_equal(record->ts_ns, e->next);
-	assert_string_equal(trace_text(record, sizeof(struct trace_mark)), texts[e->next]);
+	assert_int_equal(trace_decode(record, &item), 0);
+	assert_string_equal(item.text, texts[e->next]);
 	e->bytes += trace_record_bytes(record->payload_bytes);
 	e->next++;
 }
@@ -81,7 +83,7 @@ static void test_against_a_list(void **state)
 
 	for (unsigned s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 		unsigned char *block = calloc(1, sizes[s]);
-		struct trace_mark mark = { 0 };
+		struct trace_mark mark = { .of = TRACE_MARK_TASK };
 		struct trace_ring ring;
 		unsigned random = 12345;
 
@@ -202,11 +204,11 @@ static void *put_thread(void *arg)
 static void expect_whole(void *arg, const struct trace_record *record)
 {
 	uint64_t *last = arg;
-	struct pn_event event;
+	struct trace_item item;
 
-	trace_get(record, &event, sizeof(event));
-	assert_int_equal(event.value, record->ts_ns);
-	assert_int_equal(event.cgroup_id, ~record->ts_ns);
+	assert_int_equal(trace_decode(record, &item), 0);
+	assert_int_equal(item.event.value, record->ts_ns);
+	assert_int_equal(item.event.cgroup_id, ~record->ts_ns);
 	assert_true(record->ts_ns > *last);
 	*last = record->ts_ns;
 }

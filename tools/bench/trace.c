@@ -22,7 +22,7 @@
 #include "bench.h"
 #include "core/page.h"
 #include "core/proto.h"
-#include "core/trace.h"
+#include "core/trace_decode.h"
 #include "host/clock.h"
 #include "lib/link.h"
 #include "support/pressure.h"
@@ -239,12 +239,12 @@ static int read_contents(const char *path, struct contents *ret)
 	if (!trace_read_head(p, (size_t)st.st_size, &head, &used)) {
 		for (at = used; !trace_read_record(p + at, (size_t)st.st_size - at, &record, &used);
 		     at += used) {
-			struct trace_drops drops;
+			struct trace_item item;
 
 			ret->record_count++;
-			trace_get(&record, &drops, sizeof(drops));
-			if (record.kind == TRACE_DROPS)
-				ret->drop_count = drops.kernel_count + drops.recorder_count;
+			if (!trace_decode(&record, &item) && record.kind == TRACE_DROPS)
+				ret->drop_count =
+					item.drops.kernel_count + item.drops.recorder_count;
 			if (record.kind != TRACE_EVENT)
 				continue;
 			first_ns = first_ns ? first_ns : record.ts_ns;

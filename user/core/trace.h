@@ -47,10 +47,9 @@ void trace_seal(void *record);
  */
 size_t trace_put_start(void *buf, const struct trace_head *head, uint64_t *ret_count);
 
-/* The name of a kind ("look") and its fields as in a schema; NULL for one that is not known. */
+/* The name of a kind ("look"); NULL for a kind that this program does not know. */
 const char *trace_kind_name(unsigned kind);
-const char *trace_kind_fields(unsigned kind);
-/* Bytes of its fixed part. */
+/* The bytes of a kind's fixed part; 0 for a kind that this program does not know. */
 size_t trace_kind_bytes(unsigned kind);
 
 /* A snapshot as a record, and what of it a record holds (the dies apart). */
@@ -79,21 +78,6 @@ int trace_read_head(const void *buf, size_t bytes, struct trace_head *ret, size_
  * of it than the bytes given (TRACE_RECORD_MAX are always enough); -EBADMSG if it is damaged.
  */
 int trace_read_record(const void *buf, size_t bytes, struct trace_record *ret, size_t *ret_used);
-
-/*
- * Copies the fixed part of a payload: fields that the writer did not know are 0, those that this
- * reader does not know are left out.
- */
-void trace_get(const struct trace_record *record, void *ret, size_t ret_bytes);
-
-/* Are all of its floating-point fields finite? */
-bool trace_is_finite(const struct trace_record *record);
-
-/*
- * The text behind a fixed part of fixed_bytes, "" if there is none. It ends within the payload,
- * and is in the reader's buffer.
- */
-const char *trace_text(const struct trace_record *record, size_t fixed_bytes);
 
 /* ---- a ring of records in memory ---- */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading trace records: what comes from a file is checked like network input. See trace.h. */
+/* Finding the records in a file's bytes, which are checked like network input. See trace.h. */
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 #include "core/trace.h"
@@ -60,42 +59,4 @@ int trace_read_record(const void *buf, size_t bytes, struct trace_record *ret, s
 	};
 	*ret_used = head.bytes;
 	return 0;
-}
-
-void trace_get(const struct trace_record *record, void *ret, size_t ret_bytes)
-{
-	size_t known = record->payload_bytes < ret_bytes ? record->payload_bytes : ret_bytes;
-
-	memset(ret, 0, ret_bytes);
-	memcpy(ret, record->payload, known);
-}
-
-bool trace_is_finite(const struct trace_record *record)
-{
-	struct trace_look look;
-	struct trace_verdict verdict;
-	struct trace_config config;
-
-	switch (record->kind) {
-	case TRACE_LOOK:
-		trace_get(record, &look, sizeof(look));
-		return isfinite(look.host_psi_some_avg10) && isfinite(look.host_psi_full_avg10) &&
-		       isfinite(look.live_psi_some_avg10) && isfinite(look.live_psi_full_avg10) &&
-		       isfinite(look.cgroup_psi_some_avg10) && isfinite(look.cgroup_psi_full_avg10);
-	case TRACE_VERDICT:
-		trace_get(record, &verdict, sizeof(verdict));
-		return isfinite(verdict.psi_full_pct) && isfinite(verdict.psi_limit_pct);
-	case TRACE_CONFIG:
-		trace_get(record, &config, sizeof(config));
-		return isfinite(config.psi_full_reject_pct);
-	default:
-		return true;
-	}
-}
-
-const char *trace_text(const struct trace_record *record, size_t fixed_bytes)
-{
-	if (record->payload_bytes <= fixed_bytes || record->payload[record->payload_bytes - 1] != 0)
-		return "";
-	return (const char *)record->payload + fixed_bytes;
 }

@@ -62,11 +62,6 @@ const char *trace_kind_name(unsigned kind)
 	return kind < TRACE_KIND_COUNT ? kinds[kind].name : NULL;
 }
 
-const char *trace_kind_fields(unsigned kind)
-{
-	return kind < TRACE_KIND_COUNT ? kinds[kind].fields : NULL;
-}
-
 size_t trace_kind_bytes(unsigned kind)
 {
 	return kind < TRACE_KIND_COUNT ? kinds[kind].bytes : 0;

@@ -20,7 +20,7 @@ struct trace_file {
 	bool at_end; /* the file has no more than what is in the buffer */
 	bool damaged;
 	bool ended;          /* its end record has been read */
-	uint64_t unsound;    /* records left out, whose numbers are not finite */
+	uint64_t unsound;    /* records that trace_decode refused: left out */
 	uint64_t read_bytes; /* of the file, before the buffer's first */
 	size_t from, to;     /* of the buffer: what is not taken yet */
 	struct trace_head head;
@@ -113,8 +113,9 @@ const struct trace_head *trace_file_head(const struct trace_file *file)
 	return &file->head;
 }
 
-bool trace_file_next(struct trace_file *file, struct trace_record *ret)
+bool trace_file_next(struct trace_file *file, struct trace_item *ret)
 {
+	struct trace_record record;
 	size_t used = 0;
 	int r;
 
@@ -122,15 +123,16 @@ again:
 	if (file->damaged || file->ended)
 		return false;
 	do
-		r = trace_read_record(file->buffer + file->from, file->to - file->from, ret, &used);
+		r = trace_read_record(file->buffer + file->from, file->to - file->from, &record,
+				      &used);
 	while (r == -EAGAIN && fill(file));
 	if (r == -EBADMSG)
 		file->damaged = true;
 	if (r)
 		return false;
 	file->from += used;
-	file->ended = ret->kind == TRACE_END;
-	if (trace_is_finite(ret))
+	file->ended = record.kind == TRACE_END;
+	if (!trace_decode(&record, ret))
 		return true;
 	file->unsound++;
 	goto again;
@@ -142,7 +144,9 @@ enum trace_file_end trace_file_finish(const struct trace_file *file)
 
 	if (file->unsound)
 		fprintf(stderr,
-			"pnmem: %s: %llu records are left out: they hold no finite number\n",
+			"pnmem: %s: %llu records are left out: a value in each of them is not "
+			"finite or "
+			"outside its range\n",
 			file->path, (unsigned long long)file->unsound);
 	if (file->err) {
 		fprintf(stderr, "pnmem: cannot read %s beyond byte %llu: %s\n", file->path,

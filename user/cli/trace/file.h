@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "cli/cli.h"
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 struct trace_file;
 
@@ -40,10 +40,10 @@ void trace_file_close(struct trace_file *file);
 const struct trace_head *trace_file_head(const struct trace_file *file);
 
 /*
- * The next record, with its payload valid until the next call. False at the end of what can be
- * read.
+ * Reads the next record; its text is valid until the next call. Records that trace_decode refuses
+ * are left out and counted. Returns false at the end of what can be read.
  */
-bool trace_file_next(struct trace_file *file, struct trace_record *ret);
+bool trace_file_next(struct trace_file *file, struct trace_item *ret);
 
 /*
  * After trace_file_next has returned false: how it ended, with a message on stderr unless it is

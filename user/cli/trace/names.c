@@ -40,26 +40,25 @@ static unsigned slot_of(const struct trace_names *names, uint32_t of, uint64_t i
 	return i;
 }
 
-void trace_names_add(struct trace_names *names, const struct trace_record *record)
+void trace_names_add(struct trace_names *names, const struct trace_item *item)
 {
-	struct trace_name name;
+	const struct trace_name *name = &item->name;
 	char text[NAME_BYTES];
 	unsigned i;
 	char *copy;
 
-	trace_get(record, &name, sizeof(name));
-	if (!name.of || name.of == TRACE_NAME_VIEW)
+	if (item->kind != TRACE_NAME || name->of == TRACE_NAME_VIEW)
 		return;
-	i = slot_of(names, name.of, name.id);
+	i = slot_of(names, name->of, name->id);
 	if (!names->slot[i].of && names->count == NAMES_MAX)
 		return;
-	copy = strdup(trace_printable(text, sizeof(text), trace_text(record, sizeof(name))));
+	copy = strdup(trace_printable(text, sizeof(text), item->text));
 	if (!copy)
 		return;
 	names->count += !names->slot[i].of;
 	free(names->slot[i].text);
-	names->slot[i].of = name.of;
-	names->slot[i].id = name.id;
+	names->slot[i].of = name->of;
+	names->slot[i].id = name->id;
 	names->slot[i].text = copy;
 }
 

@@ -3,7 +3,7 @@
 #ifndef PNMEM_CLI_TRACE_NAMES_H
 #define PNMEM_CLI_TRACE_NAMES_H
 
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 struct trace_names;
 
@@ -12,10 +12,10 @@ struct trace_names *trace_names_new(void);
 void trace_names_free(struct trace_names *names);
 
 /*
- * Takes a TRACE_NAME record; those of views are views.h's. Names beyond some thousands are
- * left out.
+ * Takes each record and keeps the name of a cgroup id; views.h keeps the names of views. Names
+ * beyond some thousands are left out.
  */
-void trace_names_add(struct trace_names *names, const struct trace_record *record);
+void trace_names_add(struct trace_names *names, const struct trace_item *item);
 
 /*
  * The name of a cgroup id, NULL if there is none. It can be printed as it is: characters

@@ -167,24 +167,23 @@ static void seen(struct trace_views *views, uint32_t id, uint64_t ts_ns, bool al
 	set_name(views, slot->place, name_at(slot, ts_ns));
 }
 
-static void add_name(struct trace_views *views, const struct trace_record *record)
+static void add_name(struct trace_views *views, const struct trace_item *item)
 {
+	const struct trace_name *name = &item->name;
 	struct known_name *known;
-	struct trace_name name;
 	struct place *place;
 	struct slot *slot;
 	char text[NAME_BYTES];
 
-	trace_get(record, &name, sizeof(name));
-	if (name.of != TRACE_NAME_VIEW || !name.id || name.id > UINT32_MAX)
+	if (name->of != TRACE_NAME_VIEW || !name->id || name->id > UINT32_MAX)
 		return;
-	slot = slot_get(views, (uint32_t)name.id);
+	slot = slot_get(views, (uint32_t)name->id);
 	if (!slot)
 		return;
-	trace_printable(text, sizeof(text), trace_text(record, sizeof(name)));
+	trace_printable(text, sizeof(text), item->text);
 	if (slot->names && !strcmp(slot->names->text, text))
 		return;
-	known = name_new(views, &slot->names, text, record->ts_ns);
+	known = name_new(views, &slot->names, text, item->ts_ns);
 	if (!known || slot->place == TRACE_VIEW_NONE)
 		return;
 	place = &views->place[slot->place];
@@ -194,52 +193,43 @@ static void add_name(struct trace_views *views, const struct trace_record *recor
 		place->ended = true; /* a cgroup's path does not change: this is another's */
 }
 
-static void end(struct trace_views *views, const struct trace_record *record)
+static void end(struct trace_views *views, const struct trace_item *item)
 {
 	const struct known_name *name;
-	struct trace_mark mark;
 	char text[NAME_BYTES];
 	uint32_t place;
 
-	trace_get(record, &mark, sizeof(mark));
-	place = mark.of == TRACE_MARK_VIEW_END ? trace_views_place(views, mark.value)
-					       : TRACE_VIEW_NONE;
+	place = item->mark.of == TRACE_MARK_VIEW_END ? trace_views_place(views, item->mark.value)
+						     : TRACE_VIEW_NONE;
 	if (place == TRACE_VIEW_NONE || !place)
 		return;
 	views->place[place].ended = true;
 	name = views->place[place].name;
-	trace_printable(text, sizeof(text), trace_text(record, sizeof(mark)));
+	trace_printable(text, sizeof(text), item->text);
 	/* Without a text, as files of before have it: a name from later is the next one's. */
 	if (*text && (!name || strcmp(name->text, text)))
-		set_name(views, place, name_new(views, &views->ended, text, record->ts_ns));
-	else if (!*text && name && name->ts_ns > record->ts_ns)
+		set_name(views, place, name_new(views, &views->ended, text, item->ts_ns));
+	else if (!*text && name && name->ts_ns > item->ts_ns)
 		set_name(views, place, NULL);
 }
 
-void trace_views_add(struct trace_views *views, const struct trace_record *record)
+void trace_views_add(struct trace_views *views, const struct trace_item *item)
 {
-	struct trace_verdict verdict;
-	struct trace_look look;
-	struct trace_die die;
-
-	switch (record->kind) {
+	switch (item->kind) {
 	case TRACE_NAME:
-		add_name(views, record);
+		add_name(views, item);
 		break;
 	case TRACE_LOOK:
-		trace_get(record, &look, sizeof(look));
-		seen(views, look.view, record->ts_ns, true);
+		seen(views, item->look.view, item->ts_ns, true);
 		break;
 	case TRACE_DIE:
-		trace_get(record, &die, sizeof(die));
-		seen(views, die.view, record->ts_ns, true);
+		seen(views, item->die.view, item->ts_ns, true);
 		break;
 	case TRACE_VERDICT:
-		trace_get(record, &verdict, sizeof(verdict));
-		seen(views, verdict.view, record->ts_ns, false);
+		seen(views, item->verdict.view, item->ts_ns, false);
 		break;
 	case TRACE_MARK:
-		end(views, record);
+		end(views, item);
 		break;
 	default:
 		break;

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 /* What a file says of more is counted, and left out: a file may be hostile. */
 #define TRACE_VIEWS_MAX 4096
@@ -23,7 +23,7 @@ struct trace_views *trace_views_new(void);
 void trace_views_free(struct trace_views *views);
 
 /* Takes each record, in order, before it is asked what view that is of. */
-void trace_views_add(struct trace_views *views, const struct trace_record *record);
+void trace_views_add(struct trace_views *views, const struct trace_item *item);
 
 /* The place of the view that now has the number, or had it last; TRACE_VIEW_NONE: it has none. */
 uint32_t trace_views_place(const struct trace_views *views, uint64_t id);

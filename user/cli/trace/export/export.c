@@ -66,15 +66,14 @@ static bool write_perfetto(struct trace_file *file, struct trace_names *names,
 			   struct trace_views *views, FILE *out, enum trace_file_end *ret_end)
 {
 	struct perfetto *perfetto = perfetto_new(out, trace_file_head(file), names, views);
-	struct trace_record record;
+	struct trace_item item;
 
 	if (!perfetto)
 		return false;
-	while (trace_file_next(file, &record)) {
-		if (record.kind == TRACE_NAME)
-			trace_names_add(names, &record);
-		trace_views_add(views, &record);
-		perfetto_add(perfetto, &record);
+	while (trace_file_next(file, &item)) {
+		trace_names_add(names, &item);
+		trace_views_add(views, &item);
+		perfetto_add(perfetto, &item);
 	}
 	*ret_end = trace_file_finish(file);
 	perfetto_finish(perfetto);
@@ -86,15 +85,14 @@ static bool write_html(struct trace_file *file, struct trace_names *names,
 		       struct trace_views *views, FILE *out, enum trace_file_end *ret_end)
 {
 	struct timeline *timeline = timeline_new(trace_file_head(file), names, views);
-	struct trace_record record;
+	struct trace_item item;
 
 	if (!timeline)
 		return false;
-	while (trace_file_next(file, &record)) {
-		if (record.kind == TRACE_NAME)
-			trace_names_add(names, &record);
-		trace_views_add(views, &record);
-		timeline_add(timeline, &record);
+	while (trace_file_next(file, &item)) {
+		trace_names_add(names, &item);
+		trace_views_add(views, &item);
+		timeline_add(timeline, &item);
 	}
 	*ret_end = trace_file_finish(file);
 	html_write(out, timeline, report_end(*ret_end));

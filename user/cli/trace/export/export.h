@@ -7,7 +7,7 @@
 
 #include "cli/trace/names.h"
 #include "cli/trace/views.h"
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 /*
  * perfetto.c: trace-event JSON, written as records come. out, names and views stay the
@@ -17,7 +17,7 @@
 struct perfetto;
 struct perfetto *perfetto_new(FILE *out, const struct trace_head *head,
 			      const struct trace_names *names, const struct trace_views *views);
-void perfetto_add(struct perfetto *perfetto, const struct trace_record *record);
+void perfetto_add(struct perfetto *perfetto, const struct trace_item *item);
 void perfetto_finish(struct perfetto *perfetto);
 void perfetto_free(struct perfetto *perfetto);
 

@@ -118,8 +118,7 @@ static void end_run(struct perfetto *p, uint32_t view, uint64_t now_ns)
 	fprintf(p->out,
 		",\"dur\":%llu.%03u,\"cat\":\"level\",\"cname\":\"%s\",\"args\":{\"reasons\":"
 		"\"%s\"}}",
-		(ull)(dur_ns / 1000), (unsigned)(dur_ns % 1000),
-		colours[run->level <= PN_MEM_LEVEL_CRITICAL ? run->level : PN_MEM_LEVEL_CRITICAL],
+		(ull)(dur_ns / 1000), (unsigned)(dur_ns % 1000), colours[run->level],
 		format_reasons(reasons, sizeof(reasons), run->reasons));
 }
 
@@ -141,13 +140,12 @@ static void add_level(struct perfetto *p, uint64_t ts_ns, const struct trace_loo
 	};
 }
 
-static void add_look(struct perfetto *p, const struct trace_record *record)
+static void add_look(struct perfetto *p, const struct trace_item *item)
 {
-	struct trace_look look;
-	uint64_t ts_ns = record->ts_ns;
+	struct trace_look look = item->look;
+	uint64_t ts_ns = item->ts_ns;
 	uint32_t pid;
 
-	trace_get(record, &look, sizeof(look));
 	look.view = trace_views_place(p->views, look.view);
 	if (look.view == TRACE_VIEW_NONE)
 		return;
@@ -169,60 +167,58 @@ static void add_look(struct perfetto *p, const struct trace_record *record)
 }
 
 /* A die that has a name is the host's, whichever view tells of it; one without is its view's. */
-static void add_die(struct perfetto *p, const struct trace_record *record)
+static void add_die(struct perfetto *p, const struct trace_item *item)
 {
-	struct trace_die die;
+	const struct trace_die *die = &item->die;
 	char name[64];
 	uint32_t view;
 
-	trace_get(record, &die, sizeof(die));
-	view = die.pci[0] ? 0 : trace_views_place(p->views, die.view);
+	view = die->pci[0] ? 0 : trace_views_place(p->views, die->view);
 	if (view == TRACE_VIEW_NONE)
 		return;
-	if (die.pci[0])
-		snprintf(name, sizeof(name), "die %.16s free", die.pci);
+	if (die->pci[0])
+		snprintf(name, sizeof(name), "die %s free", die->pci);
 	else
-		snprintf(name, sizeof(name), "die %u free", die.index);
-	counter_bytes(p, record->ts_ns, tracks_group(p->tracks, TRACE_NAME_VIEW, view), name,
-		      die.free_bytes);
+		snprintf(name, sizeof(name), "die %u free", die->index);
+	counter_bytes(p, item->ts_ns, tracks_group(p->tracks, TRACE_NAME_VIEW, view), name,
+		      die->free_bytes);
 }
 
-static void add_vmstat(struct perfetto *p, const struct trace_record *record)
+static void add_vmstat(struct perfetto *p, const struct trace_item *item)
 {
-	struct trace_vmstat now, *before = &p->vmstat;
+	const struct trace_vmstat *now = &item->vmstat, *before = &p->vmstat;
 	double s;
 
-	trace_get(record, &now, sizeof(now));
-	if (p->has_vmstat && record->ts_ns > p->vmstat_ns) {
+	if (p->has_vmstat && item->ts_ns > p->vmstat_ns) {
 		const struct {
 			const char *name;
 			const char *unit;
 			uint64_t now, before;
 		} rates[] = {
-			{ "direct reclaim", "scanned pages/s", now.scan_direct_pages,
+			{ "direct reclaim", "scanned pages/s", now->scan_direct_pages,
 			  before->scan_direct_pages },
-			{ "direct reclaim", "reclaimed pages/s", now.steal_direct_pages,
+			{ "direct reclaim", "reclaimed pages/s", now->steal_direct_pages,
 			  before->steal_direct_pages },
-			{ "kswapd", "scanned pages/s", now.scan_kswapd_pages,
+			{ "kswapd", "scanned pages/s", now->scan_kswapd_pages,
 			  before->scan_kswapd_pages },
-			{ "kswapd", "reclaimed pages/s", now.steal_kswapd_pages,
+			{ "kswapd", "reclaimed pages/s", now->steal_kswapd_pages,
 			  before->steal_kswapd_pages },
-			{ "all reclaim", "scanned pages/s", now.scan_all_pages,
+			{ "all reclaim", "scanned pages/s", now->scan_all_pages,
 			  before->scan_all_pages },
-			{ "all reclaim", "reclaimed pages/s", now.steal_all_pages,
+			{ "all reclaim", "reclaimed pages/s", now->steal_all_pages,
 			  before->steal_all_pages },
 		};
 
-		s = (double)(record->ts_ns - p->vmstat_ns) / 1e9;
+		s = (double)(item->ts_ns - p->vmstat_ns) / 1e9;
 		for (unsigned i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
-			counter(p, record->ts_ns, TRACKS_PID_HOST, rates[i].name, rates[i].unit,
+			counter(p, item->ts_ns, TRACKS_PID_HOST, rates[i].name, rates[i].unit,
 				rates[i].now > rates[i].before
 					? (double)(rates[i].now - rates[i].before) / s
 					: 0);
 	}
 	p->has_vmstat = true;
-	p->vmstat_ns = record->ts_ns;
-	p->vmstat = now;
+	p->vmstat_ns = item->ts_ns;
+	p->vmstat = *now;
 }
 
 /* ---- what tasks did -----------------------------------------------------------------------------
@@ -252,106 +248,100 @@ static void add_stall(struct perfetto *p, const struct pn_event *event, uint32_t
 	}
 }
 
-static void add_event(struct perfetto *p, const struct trace_record *record)
+static void add_event(struct perfetto *p, const struct trace_item *item)
 {
-	struct pn_event event;
+	const struct pn_event *event = &item->event;
 	uint32_t pid, tid;
 	char what[64];
 
-	trace_get(record, &event, sizeof(event));
-	event.comm[sizeof(event.comm) - 1] = 0;
-	pid = event.cgroup_id ? tracks_group(p->tracks, TRACE_NAME_CGROUP, event.cgroup_id)
-			      : TRACKS_PID_HOST;
-	if (event.tid && event.kind != PN_EVENT_OOM_KILL && event.kind != PN_EVENT_MEMCG &&
-	    event.kind != PN_EVENT_KSWAPD_WAKE) {
-		tid = event.tid;
-		tracks_task(p->tracks, pid, tid, event.comm);
+	pid = event->cgroup_id ? tracks_group(p->tracks, TRACE_NAME_CGROUP, event->cgroup_id)
+			       : TRACKS_PID_HOST;
+	if (event->tid && event->kind != PN_EVENT_OOM_KILL && event->kind != PN_EVENT_MEMCG &&
+	    event->kind != PN_EVENT_KSWAPD_WAKE) {
+		tid = event->tid;
+		tracks_task(p->tracks, pid, tid, event->comm);
 	} else {
 		tid = tracks_own(p->tracks, pid, TRACKS_EVENTS);
 	}
-	if ((event.kind == PN_EVENT_STALL || event.kind == PN_EVENT_STALL_END) && event.value &&
-	    event.tid) {
-		add_stall(p, &event, pid);
+	if ((event->kind == PN_EVENT_STALL || event->kind == PN_EVENT_STALL_END) && event->value &&
+	    event->tid) {
+		add_stall(p, event, pid);
 		return;
 	}
-	words_event(what, sizeof(what), &event);
-	instant(p, event.ts_ns, pid, tid, "event", what);
-	if (event.tid) {
-		fprintf(p->out, "\"tid\":%u,\"pid\":%u,\"comm\":", event.tid, event.pid);
-		words_json(p->out, event.comm);
+	words_event(what, sizeof(what), event);
+	instant(p, event->ts_ns, pid, tid, "event", what);
+	if (event->tid) {
+		fprintf(p->out, "\"tid\":%u,\"pid\":%u,\"comm\":", event->tid, event->pid);
+		words_json(p->out, event->comm);
 		putc(',', p->out);
 	}
-	fprintf(p->out, "\"value\":%llu}}", (ull)event.value);
+	fprintf(p->out, "\"value\":%llu}}", (ull)event->value);
 }
 
-static void add_verdict(struct perfetto *p, const struct trace_record *record)
+static void add_verdict(struct perfetto *p, const struct trace_item *item)
 {
-	struct trace_verdict v;
+	const struct trace_verdict *v = &item->verdict;
+	uint32_t pid, view = trace_views_place(p->views, v->view);
 	char name[64];
-	uint32_t pid;
 
-	trace_get(record, &v, sizeof(v));
-	v.view = trace_views_place(p->views, v.view);
-	if (v.view == TRACE_VIEW_NONE)
+	if (view == TRACE_VIEW_NONE)
 		return;
-	pid = tracks_group(p->tracks, TRACE_NAME_VIEW, v.view);
-	snprintf(name, sizeof(name), "%s %s", words_verdict(v.verdict), report_ask(v.ask));
-	instant(p, record->ts_ns, pid, tracks_own(p->tracks, pid, TRACKS_VERDICTS), "verdict",
-		name);
+	pid = tracks_group(p->tracks, TRACE_NAME_VIEW, view);
+	snprintf(name, sizeof(name), "%s %s", words_verdict(v->verdict), report_ask(v->ask));
+	instant(p, item->ts_ns, pid, tracks_own(p->tracks, pid, TRACKS_VERDICTS), "verdict", name);
 	fprintf(p->out,
 		"\"because\":\"%s\",\"pid\":%u,\"tokens\":%d,\"fit_tokens\":%d,"
 		"\"need_bytes\":%llu,\"have_bytes\":%llu,\"reserve_bytes\":%llu,"
 		"\"psi_full_pct\":%.2f,\"psi_limit_pct\":%.2f,\"level\":\"%s\"}}",
-		report_check(v.check), v.pid, v.n_tokens, v.fit_tokens, (ull)v.need_bytes,
-		(ull)v.have_bytes, (ull)v.reserve_bytes, words_finite(v.psi_full_pct),
-		words_finite(v.psi_limit_pct), pn_mem_level_name((pn_mem_level)v.level));
+		report_check(v->check), v->pid, v->n_tokens, v->fit_tokens, (ull)v->need_bytes,
+		(ull)v->have_bytes, (ull)v->reserve_bytes, v->psi_full_pct, v->psi_limit_pct,
+		pn_mem_level_name((pn_mem_level)v->level));
 }
 
-static void add_mark(struct perfetto *p, const struct trace_record *record)
+static void add_mark(struct perfetto *p, const struct trace_item *item)
 {
 	uint32_t pid = TRACKS_PID_HOST;
-	struct trace_mark mark;
+	const struct trace_mark *mark = &item->mark;
 	uint32_t view;
 
-	trace_get(record, &mark, sizeof(mark));
-	view = mark.of == TRACE_MARK_VIEW_END ? trace_views_place(p->views, mark.value)
-					      : TRACE_VIEW_NONE;
+	view = mark->of == TRACE_MARK_VIEW_END ? trace_views_place(p->views, mark->value)
+					       : TRACE_VIEW_NONE;
 	if (view && view != TRACE_VIEW_NONE) {
 		/* Another may follow on its track; a counter keeps its last value to the end. */
 		if (p->run[view].used)
 			end_run(p, view, p->run[view].seen_ns);
 		p->run[view].used = false;
 		pid = tracks_group(p->tracks, TRACE_NAME_VIEW, view);
-		counter(p, record->ts_ns, pid, "level", LEVEL_UNIT, PN_MEM_LEVEL_OK);
-		counter_bytes(p, record->ts_ns, pid, "cgroup current", 0);
+		counter(p, item->ts_ns, pid, "level", LEVEL_UNIT, PN_MEM_LEVEL_OK);
+		counter_bytes(p, item->ts_ns, pid, "cgroup current", 0);
 	}
-	instant(p, record->ts_ns, pid, tracks_own(p->tracks, pid, TRACKS_EVENTS), "mark",
-		words_mark(mark.of));
+	instant(p, item->ts_ns, pid, tracks_own(p->tracks, pid, TRACKS_EVENTS), "mark",
+		words_mark(mark->of));
 	fputs("\"what\":", p->out);
-	words_json(p->out, trace_text(record, sizeof(mark)));
-	fprintf(p->out, ",\"value\":%llu}}", (ull)mark.value);
+	words_json(p->out, item->text);
+	fprintf(p->out, ",\"value\":%llu}}", (ull)mark->value);
 }
 
-void perfetto_add(struct perfetto *p, const struct trace_record *record)
+void perfetto_add(struct perfetto *p, const struct trace_item *item)
 {
-	switch (record->kind) {
+	switch (item->kind) {
 	case TRACE_EVENT:
-		add_event(p, record);
+		add_event(p, item);
 		break;
 	case TRACE_LOOK:
-		add_look(p, record);
+		add_look(p, item);
 		break;
 	case TRACE_DIE:
-		add_die(p, record);
+		add_die(p, item);
 		break;
 	case TRACE_VERDICT:
-		add_verdict(p, record);
+		add_verdict(p, item);
 		break;
 	case TRACE_VMSTAT:
-		add_vmstat(p, record);
+		add_vmstat(p, item);
 		break;
 	case TRACE_MARK:
-		add_mark(p, record);
+		add_mark(p, item);
 		break;
 	default:
 		break;

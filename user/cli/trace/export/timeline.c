@@ -256,12 +256,11 @@ static void note_level(struct timeline *timeline, uint64_t ts_ns, const struct t
 			 format_reasons(reasons, sizeof(reasons), look->reasons));
 }
 
-static void add_look(struct timeline *timeline, const struct trace_record *record)
+static void add_look(struct timeline *timeline, const struct trace_item *item)
 {
-	uint64_t ts_ns = record->ts_ns;
-	struct trace_look look;
+	uint64_t ts_ns = item->ts_ns;
+	struct trace_look look = item->look;
 
-	trace_get(record, &look, sizeof(look));
 	look.view = trace_views_place(timeline->views, look.view);
 	if (look.view == TRACE_VIEW_NONE)
 		return;
@@ -280,38 +279,36 @@ static void add_look(struct timeline *timeline, const struct trace_record *recor
 	put(timeline, TIMELINE_AVAILABLE, 0, 0, ts_ns, (double)look.host_avail_bytes);
 	put(timeline, TIMELINE_RESERVE, 0, 0, ts_ns, (double)look.host_reserve_bytes);
 	put(timeline, TIMELINE_PSI_SOME, 0, 0, ts_ns,
-	    words_finite(fmax(look.host_psi_some_avg10, look.live_psi_some_avg10)));
+	    fmax(look.host_psi_some_avg10, look.live_psi_some_avg10));
 	put(timeline, TIMELINE_PSI_FULL, 0, 0, ts_ns,
-	    words_finite(fmax(look.host_psi_full_avg10, look.live_psi_full_avg10)));
+	    fmax(look.host_psi_full_avg10, look.live_psi_full_avg10));
 }
 
 /* A die that has a name is one line, whichever view tells of it; one without is its view's. */
-static void add_die(struct timeline *timeline, const struct trace_record *record)
+static void add_die(struct timeline *timeline, const struct trace_item *item)
 {
+	const struct trace_die *die = &item->die;
 	struct timeline_line *line;
-	struct trace_die die;
-	char pci[17], text[17];
+	char text[sizeof(die->pci)];
 	uint64_t key = 0;
 	uint32_t view;
 
-	trace_get(record, &die, sizeof(die));
-	view = trace_views_place(timeline->views, die.view);
+	view = trace_views_place(timeline->views, die->view);
 	if (view == TRACE_VIEW_NONE)
 		return;
-	reach(timeline, record->ts_ns);
-	snprintf(pci, sizeof(pci), "%.16s", die.pci);
-	trace_printable(text, sizeof(text), pci);
+	reach(timeline, item->ts_ns);
+	trace_printable(text, sizeof(text), die->pci);
 	for (const char *p = text; *p; p++)
 		key = key * 31 + (unsigned char)*p;
 	if (!key)
-		key = (uint64_t)view << 32 | die.index;
-	line = put(timeline, TIMELINE_DIE_FREE, key, 0, record->ts_ns, (double)die.free_bytes);
+		key = (uint64_t)view << 32 | die->index;
+	line = put(timeline, TIMELINE_DIE_FREE, key, 0, item->ts_ns, (double)die->free_bytes);
 	if (line && !line->label[0] && text[0])
-		snprintf(line->label, sizeof(line->label), "die %u, %s", die.index, text);
+		snprintf(line->label, sizeof(line->label), "die %u, %s", die->index, text);
 	else if (line && !line->label[0])
-		snprintf(line->label, sizeof(line->label), "die %u of view %u", die.index,
-			 die.view);
-	put(timeline, TIMELINE_DIE_BUDGET, key, 0, record->ts_ns, (double)die.budget_bytes);
+		snprintf(line->label, sizeof(line->label), "die %u of view %u", die->index,
+			 die->view);
+	put(timeline, TIMELINE_DIE_BUDGET, key, 0, item->ts_ns, (double)die->budget_bytes);
 }
 
 /* Its time goes to the bins in which it was. */
@@ -340,7 +337,7 @@ static void add_stall(struct timeline *timeline, const struct pn_event *event)
 	}
 }
 
-static void add_event(struct timeline *timeline, const struct trace_record *record)
+static void add_event(struct timeline *timeline, const struct trace_item *item)
 {
 	static const enum timeline_lane lanes[PN_EVENT_KIND_COUNT] = {
 		[PN_EVENT_STALL] = LANE_COUNT,        [PN_EVENT_STALL_END] = LANE_COUNT,
@@ -349,100 +346,91 @@ static void add_event(struct timeline *timeline, const struct trace_record *reco
 		[PN_EVENT_CUDA_CALL] = LANE_CUDA,     [PN_EVENT_CUDA_EXIT] = LANE_CUDA,
 		[PN_EVENT_MEMCG] = LANE_MEMCG,
 	};
+	const struct pn_event *event = &item->event;
 	struct timeline_note *n = NULL;
-	struct pn_event event;
 	char name[32], comm[16];
 
-	trace_get(record, &event, sizeof(event));
-	event.comm[sizeof(event.comm) - 1] = 0;
-	if (!event.kind || event.kind >= PN_EVENT_KIND_COUNT)
-		return;
-	reach(timeline, event.ts_ns);
-	if (lanes[event.kind] == LANE_COUNT) {
-		if (event.value && !(event.flags & PN_EVENT_F_KTHREAD))
-			add_stall(timeline, &event);
+	reach(timeline, event->ts_ns);
+	if (lanes[event->kind] == LANE_COUNT) {
+		if (event->value && !(event->flags & PN_EVENT_F_KTHREAD))
+			add_stall(timeline, event);
 		return;
 	}
-	put(timeline, TIMELINE_EVENTS, lanes[event.kind], 0, event.ts_ns, 1);
-	if (event.kind == PN_EVENT_OOM_KILL)
-		n = note(timeline, LANE_OOM_KILL, event.ts_ns);
+	put(timeline, TIMELINE_EVENTS, lanes[event->kind], 0, event->ts_ns, 1);
+	if (event->kind == PN_EVENT_OOM_KILL)
+		n = note(timeline, LANE_OOM_KILL, event->ts_ns);
 	if (n)
 		snprintf(n->text, sizeof(n->text), "%s (%u) in %.100s is killed",
-			 trace_printable(comm, sizeof(comm), event.comm), event.pid,
-			 cgroup_name(timeline, event.cgroup_id, name));
+			 trace_printable(comm, sizeof(comm), event->comm), event->pid,
+			 cgroup_name(timeline, event->cgroup_id, name));
 }
 
-static void add_verdict(struct timeline *timeline, const struct trace_record *record)
+static void add_verdict(struct timeline *timeline, const struct trace_item *item)
 {
 	static const enum timeline_lane lanes[] = { LANE_ADMITTED, LANE_CAPPED, LANE_REFUSED };
+	const struct trace_verdict *v = &item->verdict;
 	struct timeline_note *n = NULL;
 	char need[FORMAT_BYTES], have[FORMAT_BYTES], comm[16];
-	struct trace_verdict v;
 
-	trace_get(record, &v, sizeof(v));
-	if (v.verdict > PN_VERDICT_REJECT)
-		return;
-	v.comm[sizeof(v.comm) - 1] = 0;
-	reach(timeline, record->ts_ns);
-	put(timeline, TIMELINE_EVENTS, lanes[v.verdict], 0, record->ts_ns, 1);
-	if (v.verdict != PN_VERDICT_ADMIT)
-		n = note(timeline, lanes[v.verdict], record->ts_ns);
+	reach(timeline, item->ts_ns);
+	put(timeline, TIMELINE_EVENTS, lanes[v->verdict], 0, item->ts_ns, 1);
+	if (v->verdict != PN_VERDICT_ADMIT)
+		n = note(timeline, lanes[v->verdict], item->ts_ns);
 	if (!n)
 		return;
-	trace_printable(comm, sizeof(comm), v.comm);
-	if (v.check == PN_CHECK_PSI_FULL)
+	trace_printable(comm, sizeof(comm), v->comm);
+	if (v->check == PN_CHECK_PSI_FULL)
 		snprintf(n->text, sizeof(n->text), "%s of %s (%u): PSI full %.2f, limit %.2f",
-			 report_ask(v.ask), comm, v.pid, v.psi_full_pct, v.psi_limit_pct);
+			 report_ask(v->ask), comm, v->pid, v->psi_full_pct, v->psi_limit_pct);
 	else
 		snprintf(n->text, sizeof(n->text),
-			 "%s of %s (%u): %s, needs %s, has %s above the reserve", report_ask(v.ask),
-			 comm, v.pid, report_check(v.check), format_bytes(need, v.need_bytes),
-			 format_bytes(have, v.have_bytes));
+			 "%s of %s (%u): %s, needs %s, has %s above the reserve",
+			 report_ask(v->ask), comm, v->pid, report_check(v->check),
+			 format_bytes(need, v->need_bytes), format_bytes(have, v->have_bytes));
 }
 
 /* That it was written out comes when all is over, and would only make the span longer. */
-static void add_mark(struct timeline *timeline, const struct trace_record *record)
+static void add_mark(struct timeline *timeline, const struct trace_item *item)
 {
+	const struct trace_mark *mark = &item->mark;
 	struct timeline_note *n;
-	struct trace_mark mark;
 	char what[100], name[32];
 	uint32_t view;
-	const char *of_what = trace_text(record, sizeof(mark));
+	const char *of_what = item->text;
 
-	trace_get(record, &mark, sizeof(mark));
-	if (mark.of == TRACE_MARK_DUMP || mark.of == TRACE_MARK_TASK)
+	if (mark->of == TRACE_MARK_DUMP || mark->of == TRACE_MARK_TASK)
 		return;
-	reach(timeline, record->ts_ns);
-	put(timeline, TIMELINE_EVENTS, LANE_MARK, 0, record->ts_ns, 1);
-	n = note(timeline, LANE_MARK, record->ts_ns);
-	view = trace_views_place(timeline->views, mark.value);
-	if (mark.of == TRACE_MARK_VIEW_END && view != TRACE_VIEW_NONE)
+	reach(timeline, item->ts_ns);
+	put(timeline, TIMELINE_EVENTS, LANE_MARK, 0, item->ts_ns, 1);
+	n = note(timeline, LANE_MARK, item->ts_ns);
+	view = trace_views_place(timeline->views, mark->value);
+	if (mark->of == TRACE_MARK_VIEW_END && view != TRACE_VIEW_NONE)
 		of_what = trace_views_label(timeline->views, view, name);
 	if (n)
-		snprintf(n->text, sizeof(n->text), "%s %s", words_mark(mark.of),
+		snprintf(n->text, sizeof(n->text), "%s %s", words_mark(mark->of),
 			 trace_printable(what, sizeof(what), of_what));
 }
 
-void timeline_add(struct timeline *timeline, const struct trace_record *record)
+void timeline_add(struct timeline *timeline, const struct trace_item *item)
 {
-	switch (record->kind) {
+	switch (item->kind) {
 	case TRACE_EVENT:
-		add_event(timeline, record);
+		add_event(timeline, item);
 		break;
 	case TRACE_LOOK:
-		add_look(timeline, record);
+		add_look(timeline, item);
 		break;
 	case TRACE_DIE:
-		add_die(timeline, record);
+		add_die(timeline, item);
 		break;
 	case TRACE_VERDICT:
-		add_verdict(timeline, record);
+		add_verdict(timeline, item);
 		break;
 	case TRACE_MARK:
-		add_mark(timeline, record);
+		add_mark(timeline, item);
 		break;
 	case TRACE_DROPS:
-		trace_get(record, &timeline->drops, sizeof(timeline->drops));
+		timeline->drops = item->drops;
 		break;
 	default:
 		break;

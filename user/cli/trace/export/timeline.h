@@ -12,7 +12,7 @@
 
 #include "cli/trace/names.h"
 #include "cli/trace/views.h"
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 #define TIMELINE_BINS 4096
 
@@ -92,7 +92,7 @@ struct timeline *timeline_new(const struct trace_head *head, const struct trace_
 			      const struct trace_views *views);
 void timeline_free(struct timeline *timeline);
 
-void timeline_add(struct timeline *timeline, const struct trace_record *record);
+void timeline_add(struct timeline *timeline, const struct trace_item *item);
 
 /* Bins in use. */
 unsigned timeline_bins(const struct timeline *timeline);

@@ -19,6 +19,7 @@
 
 #include "cli/cli.h"
 #include "cli/trace/trace.h"
+#include "core/trace_decode.h"
 #include "pn_trace.h"
 
 #define TICK_NS       100000000ull
@@ -97,16 +98,15 @@ static void mark(struct recording *rec, uint32_t of, uint64_t value, const char 
 }
 
 /* What is lost, whoever tells of it: the file's records of that have all of it. */
-static void take_drops(struct recording *rec, const struct trace_record *record, bool of_agent)
+static void take_drops(struct recording *rec, const struct trace_drops *drops, bool of_agent)
 {
-	struct trace_drops *sum = &rec->file.drops, drops;
+	struct trace_drops *sum = &rec->file.drops;
 
-	trace_get(record, &drops, sizeof(drops));
 	if (of_agent) {
-		sum->recorder_count = drops.recorder_count;
-		sum->verdict_count = drops.verdict_count;
+		sum->recorder_count = drops->recorder_count;
+		sum->verdict_count = drops->verdict_count;
 	} else {
-		sum->kernel_count = drops.kernel_count;
+		sum->kernel_count = drops->kernel_count;
 	}
 	record_file_put(&rec->file, TRACE_DROPS, sum, sizeof(*sum), NULL);
 }
@@ -118,26 +118,24 @@ static unsigned long long lost_count(const struct recording *rec)
 	return drops->kernel_count + drops->recorder_count + drops->verdict_count;
 }
 
+/* A record that trace_decode refuses is written to the file like any other: the readers decide. */
 static void take(struct recording *rec, const struct trace_record *record, const void *raw,
-		 size_t bytes)
+		 size_t bytes, bool of_agent)
 {
-	struct trace_look look;
-	struct pn_event event;
+	struct trace_item item;
+	bool known = !trace_decode(record, &item);
+	const struct pn_event *event = &item.event;
 
-	switch (record->kind) {
-	case TRACE_EVENT:
-		trace_get(record, &event, sizeof(event));
-		event.comm[sizeof(event.comm) - 1] = 0;
-		if (event.pid && record_tasks_is_new(&rec->tasks, (pid_t)event.pid))
-			mark(rec, TRACE_MARK_TASK, event.pid, event.comm);
-		break;
-	case TRACE_LOOK:
-		trace_get(record, &look, sizeof(look));
-		rec->file.level = look.level;
+	if (known && item.kind == TRACE_DROPS) {
+		take_drops(rec, &item.drops, of_agent);
+		return;
+	}
+	if (known && item.kind == TRACE_EVENT && event->pid &&
+	    record_tasks_is_new(&rec->tasks, (pid_t)event->pid))
+		mark(rec, TRACE_MARK_TASK, event->pid, event->comm);
+	if (known && item.kind == TRACE_LOOK) {
+		rec->file.level = item.look.level;
 		rec->file.has_level = true;
-		break;
-	default:
-		break;
 	}
 	record_file_add(&rec->file, raw, bytes);
 }
@@ -145,19 +143,7 @@ static void take(struct recording *rec, const struct trace_record *record, const
 static void take_of_helper(void *arg, const struct trace_record *record, const void *raw,
 			   size_t bytes)
 {
-	if (record->kind == TRACE_DROPS)
-		take_drops(arg, record, false);
-	else
-		take(arg, record, raw, bytes);
-}
-
-static void take_of_agent(struct recording *rec, const struct trace_record *record, const void *raw,
-			  size_t bytes)
-{
-	if (record->kind == TRACE_DROPS)
-		take_drops(rec, record, true);
-	else
-		take(rec, record, raw, bytes);
+	take(arg, record, raw, bytes, false);
 }
 
 /* Without the agent's records: the levels at least, as pnmem's own poll finds them. */
@@ -191,7 +177,7 @@ static bool read_packets(struct recording *rec)
 
 	while ((n = recv(rec->stream_fd, packet, sizeof(packet), MSG_DONTWAIT)) > 0)
 		if (!trace_read_record(packet, (size_t)n, &record, &used))
-			take_of_agent(rec, &record, packet, used);
+			take(rec, &record, packet, used, true);
 	return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 

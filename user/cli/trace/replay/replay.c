@@ -141,8 +141,7 @@ static void count_time(struct run *run, const struct seen_view *view, uint64_t n
 	struct replay_summary *summary = &run->summary;
 	uint64_t ns = u64_sub(now_ns, view->look_ns);
 
-	if (!view->any || view->level > PN_MEM_LEVEL_CRITICAL ||
-	    view->with.level > PN_MEM_LEVEL_CRITICAL)
+	if (!view->any)
 		return;
 	summary->level_ns[view->level] += ns;
 	summary->with_ns[view->with.level] += ns;
@@ -150,108 +149,98 @@ static void count_time(struct run *run, const struct seen_view *view, uint64_t n
 		summary->differ_ns += ns;
 }
 
-static void add_look(struct run *run, const struct trace_record *record)
+static void add_look(struct run *run, const struct trace_item *item)
 {
 	struct seen_view *view;
 	struct replay_level with;
-	struct trace_look look;
+	const struct trace_look *look = &item->look;
 	bool differs, same_pair;
 	uint32_t place;
 
-	trace_get(record, &look, sizeof(look));
 	run->summary.look_count++;
-	view = view_of(run, look.view, &place);
+	view = view_of(run, look->view, &place);
 	if (!view) {
 		run->summary.unknown_count++;
 		return;
 	}
-	replay_look(&view->replay, &run->policy, record->ts_ns, &look, &with);
-	count_time(run, view, record->ts_ns);
+	replay_look(&view->replay, &run->policy, item->ts_ns, look, &with);
+	count_time(run, view, item->ts_ns);
 	run->summary.unknown_count += !with.replayed;
-	differs = with.level != look.level;
-	same_pair = view->any && view->level == look.level && view->with.level == with.level;
+	differs = with.level != look->level;
+	same_pair = view->any && view->level == look->level && view->with.level == with.level;
 	if ((differs && !same_pair) || (!differs && view->differs)) {
 		struct replay_change what = {
 			.over = !differs,
-			.level = look.level,
-			.reasons = look.reasons,
+			.level = look->level,
+			.reasons = look->reasons,
 			.with = with,
 		};
 
 		run->summary.change_count += differs && !view->differs;
-		change(run, record->ts_ns, place, &what);
+		change(run, item->ts_ns, place, &what);
 	}
 	view->any = true;
 	view->differs = differs;
-	view->level = look.level;
+	view->level = look->level;
 	view->with = with;
-	view->look_ns = record->ts_ns;
+	view->look_ns = item->ts_ns;
 }
 
-static void add_die(struct run *run, const struct trace_record *record)
+static void add_die(struct run *run, const struct trace_item *item)
 {
-	struct seen_view *view;
-	struct trace_die die;
 	uint32_t place;
+	struct seen_view *view = view_of(run, item->die.view, &place);
 
-	trace_get(record, &die, sizeof(die));
-	view = view_of(run, die.view, &place);
 	if (view)
-		replay_die(&view->replay, &run->policy, &die);
+		replay_die(&view->replay, &run->policy, &item->die);
 }
 
-static void add_verdict(struct run *run, const struct trace_record *record)
+static void add_verdict(struct run *run, const struct trace_item *item)
 {
 	struct replay_summary *summary = &run->summary;
-	struct trace_verdict verdict;
+	const struct trace_verdict *verdict = &item->verdict;
 	struct seen_view *view;
 	pn_admit_result result;
 	uint32_t place;
 	int r = -ENODATA;
 
-	trace_get(record, &verdict, sizeof(verdict));
 	summary->verdict_count++;
-	view = view_of(run, verdict.view, &place);
+	view = view_of(run, verdict->view, &place);
 	if (view)
-		r = replay_verdict(&view->replay, &run->policy, &verdict, &result);
+		r = replay_verdict(&view->replay, &run->policy, verdict, &result);
 	if (r < 0) {
 		summary->verdict_unknown_count++;
 		return;
 	}
-	if (replay_verdict_same(&verdict, &result))
+	if (replay_verdict_same(verdict, &result))
 		return;
 	summary->verdict_differ_count++;
-	if (verdict.verdict < 3 && result.verdict < 3)
-		summary->verdict_from_to[verdict.verdict][result.verdict]++;
-	change(run, record->ts_ns, place,
-	       &(struct replay_change){
-		       .verdict = &verdict, .result = &result, .estimate = r > 0 });
+	summary->verdict_from_to[verdict->verdict][result.verdict]++;
+	change(run, item->ts_ns, place,
+	       &(struct replay_change){ .verdict = verdict, .result = &result, .estimate = r > 0 });
 }
 
-static void add(struct run *run, const struct trace_record *record)
+static void add(struct run *run, const struct trace_item *item)
 {
-	struct trace_config config;
-
-	if (!run->started && (record->kind == TRACE_LOOK || record->kind == TRACE_EVENT ||
-			      record->kind == TRACE_VERDICT)) {
+	if (!run->started && (item->kind == TRACE_LOOK || item->kind == TRACE_EVENT ||
+			      item->kind == TRACE_VERDICT)) {
 		run->started = true;
-		run->summary.start_ns = record->ts_ns;
+		run->summary.start_ns = item->ts_ns;
 	}
-	trace_views_add(run->views, record);
-	switch (record->kind) {
+	trace_views_add(run->views, item);
+	switch (item->kind) {
 	case TRACE_CONFIG:
-		trace_get(record, &config, sizeof(config));
-		replay_recorded(&config, &run->policy.recorded);
+		replay_recorded(&item->config, &run->policy.recorded);
 		replay_policy_apply(&run->policy, &run->settings);
 		break;
 	case TRACE_DIE:
-		add_die(run, record);
+		add_die(run, item);
 		break;
 	case TRACE_LOOK:
-		add_look(run, record);
+		add_look(run, item);
 		break;
 	case TRACE_VERDICT:
-		add_verdict(run, record);
+		add_verdict(run, item);
 		break;
 	default:
 		break;
@@ -259,22 +248,22 @@ static void add(struct run *run, const struct trace_record *record)
 }
 
 /* The settings come before all that is judged by them; without them the defaults are taken. */
-static bool is_judged(const struct trace_record *record)
+static bool is_judged(const struct trace_item *item)
 {
-	return record->kind == TRACE_LOOK || record->kind == TRACE_VERDICT;
+	return item->kind == TRACE_LOOK || item->kind == TRACE_VERDICT;
 }
 
 static int replay_file(struct run *run, const char *path, struct trace_file *file)
 {
-	struct trace_record record;
+	struct trace_item item;
 	enum trace_file_end end;
 	bool begun = false;
 
 	run->policy.recorded = level_config_default;
 	replay_policy_apply(&run->policy, &run->settings);
-	while (trace_file_next(file, &record) && !run->no_memory) {
-		run->has_config = run->has_config || record.kind == TRACE_CONFIG;
-		if (!begun && is_judged(&record)) {
+	while (trace_file_next(file, &item) && !run->no_memory) {
+		run->has_config = run->has_config || item.kind == TRACE_CONFIG;
+		if (!begun && is_judged(&item)) {
 			if (!run->has_config)
 				fprintf(stderr,
 					"pnmem: %s does not say with what settings it was "
@@ -283,10 +272,10 @@ static int replay_file(struct run *run, const char *path, struct trace_file *fil
 			replay_begin(run->json, path, &run->policy);
 			begun = true;
 		}
-		add(run, &record);
-		if (is_judged(&record))
-			run->summary.span_ns = u64_max(
-				run->summary.span_ns, u64_sub(record.ts_ns, run->summary.start_ns));
+		add(run, &item);
+		if (is_judged(&item))
+			run->summary.span_ns = u64_max(run->summary.span_ns,
+						       u64_sub(item.ts_ns, run->summary.start_ns));
 	}
 	if (run->no_memory) {
 		fprintf(stderr, "pnmem: no memory\n");

@@ -16,7 +16,7 @@ int cmd_trace_report(int argc, char **argv)
 		       "input.",
 	};
 	struct trace_file_options options = { 0 };
-	struct trace_record record;
+	struct trace_item item;
 	struct trace_file *file;
 	enum trace_file_end end;
 	struct story *story;
@@ -32,8 +32,8 @@ int cmd_trace_report(int argc, char **argv)
 		trace_file_close(file);
 		return CLI_FAILED;
 	}
-	while (trace_file_next(file, &record))
-		story_add(story, &record);
+	while (trace_file_next(file, &item))
+		story_add(story, &item);
 	story_finish(story);
 	end = trace_file_finish(file);
 	status = trace_file_status(file, end);

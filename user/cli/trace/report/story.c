@@ -97,33 +97,30 @@ static void add_kill(struct story *story, const struct pn_event *event)
 	trace_printable(kill->comm, sizeof(kill->comm), event->comm);
 }
 
-static void add_event(struct story *story, const struct trace_record *record)
+static void add_event(struct story *story, const struct trace_item *item)
 {
+	const struct pn_event *event = &item->event;
 	struct story_faulter *fault;
-	struct pn_event event;
 
-	trace_get(record, &event, sizeof(event));
-	event.comm[sizeof(event.comm) - 1] = 0;
-	event.ts_ns = record->ts_ns;
-	switch (event.kind) {
+	switch (event->kind) {
 	case PN_EVENT_STALL:
 	case PN_EVENT_STALL_END:
-		add_stall(story, &event);
+		add_stall(story, event);
 		break;
 	case PN_EVENT_OOM_KILL:
-		add_kill(story, &event);
+		add_kill(story, event);
 		break;
 	case PN_EVENT_FAULTS:
 		fault = &story->fault[story->fault_count++ % STORY_FAULTS];
-		fault->ts_ns = event.ts_ns;
-		fault->count = event.value;
-		fault->cgroup_id = event.cgroup_id;
-		fault->tid = event.tid;
-		trace_printable(fault->comm, sizeof(fault->comm), event.comm);
+		fault->ts_ns = event->ts_ns;
+		fault->count = event->value;
+		fault->cgroup_id = event->cgroup_id;
+		fault->tid = event->tid;
+		trace_printable(fault->comm, sizeof(fault->comm), event->comm);
 		break;
 	case PN_EVENT_MEMCG:
 		for (int i = 0; i < PN_MEMCG_COUNT; i++)
-			story->memcg_count[i] += event.value >> i & 1;
+			story->memcg_count[i] += event->value >> i & 1;
 		break;
 	case PN_EVENT_CUDA_CALL:
 		story->cuda_count++;
@@ -314,19 +311,16 @@ static void end_view(struct story *story, uint64_t id, uint64_t ts_ns)
 	story->level = worst_of_views(story, ts_ns);
 }
 
-static void add_look(struct story *story, const struct trace_record *record)
+static void add_look(struct story *story, const struct trace_item *item)
 {
 	struct story_history *history;
 	struct story_view *view;
-	struct trace_look look;
-	uint64_t ts_ns = record->ts_ns;
+	struct trace_look look = item->look;
+	uint64_t ts_ns = item->ts_ns;
 
-	trace_get(record, &look, sizeof(look));
 	look.view = trace_views_place(story->views, look.view);
 	if (look.view == TRACE_VIEW_NONE)
 		return;
-	if (look.level > PN_MEM_LEVEL_CRITICAL)
-		look.level = PN_MEM_LEVEL_CRITICAL;
 	if (!look.view)
 		look_host(story, &look, ts_ns);
 	view = &story->view[look.view];
@@ -355,86 +349,79 @@ static void add_look(struct story *story, const struct trace_record *record)
 /* ---- dies, verdicts and the rest ----------------------------------------------------------------
  */
 
-static void add_die(struct story *story, const struct trace_record *record)
+static void add_die(struct story *story, const struct trace_item *item)
 {
+	const struct trace_die *now = &item->die;
 	struct story_history *history;
 	struct story_die *die = NULL;
-	struct trace_die now;
 
-	trace_get(record, &now, sizeof(now));
-	history = history_of(story, trace_views_place(story->views, now.view));
+	history = history_of(story, trace_views_place(story->views, now->view));
 	if (history)
-		replay_die(&history->replay, &story->policy, &now);
-	now.pci[sizeof(now.pci) - 1] = 0;
-	if (!now.budget_bytes)
+		replay_die(&history->replay, &story->policy, now);
+	if (!now->budget_bytes)
 		return;
 	for (unsigned i = 0; i < story->die_count && !die; i++)
-		if (!memcmp(story->die[i].uuid, now.uuid, sizeof(now.uuid)) &&
-		    !memcmp(story->die[i].pci, now.pci, sizeof(now.pci)))
+		if (!memcmp(story->die[i].uuid, now->uuid, sizeof(now->uuid)) &&
+		    !memcmp(story->die[i].pci, now->pci, sizeof(now->pci)))
 			die = &story->die[i];
 	if (!die) {
 		if (story->die_count == STORY_DIES)
 			return;
 		die = &story->die[story->die_count++];
-		memcpy(die->uuid, now.uuid, sizeof(die->uuid));
-		trace_printable(die->pci, sizeof(die->pci), now.pci);
+		memcpy(die->uuid, now->uuid, sizeof(die->uuid));
+		trace_printable(die->pci, sizeof(die->pci), now->pci);
 		die->least_free_bytes = UINT64_MAX;
 	}
-	if (now.free_bytes < die->least_free_bytes) {
-		die->least_free_bytes = now.free_bytes;
-		die->least_ns = record->ts_ns;
+	if (now->free_bytes < die->least_free_bytes) {
+		die->least_free_bytes = now->free_bytes;
+		die->least_ns = item->ts_ns;
 	}
-	die->budget_bytes = now.budget_bytes;
+	die->budget_bytes = now->budget_bytes;
 }
 
-static void add_verdict(struct story *story, const struct trace_record *record)
+static void add_verdict(struct story *story, const struct trace_item *item)
 {
 	struct story_history *history;
-	struct trace_verdict verdict;
+	struct trace_verdict verdict = item->verdict;
 
-	trace_get(record, &verdict, sizeof(verdict));
-	verdict.comm[sizeof(verdict.comm) - 1] = 0;
 	trace_printable(verdict.comm, sizeof(verdict.comm), verdict.comm);
 	verdict.view = trace_views_place(story->views, verdict.view);
-	if (verdict.verdict > PN_VERDICT_REJECT)
-		verdict.verdict = PN_VERDICT_REJECT;
 	story->verdict_count[verdict.verdict]++;
 	history = history_of(story, verdict.view);
-	story_verdict(story, history ? &history->replay : NULL, record->ts_ns, &verdict);
+	story_verdict(story, history ? &history->replay : NULL, item->ts_ns, &verdict);
 }
 
-static void add_unknown(struct story *story, const struct trace_record *record)
+static void add_unknown(struct story *story, const struct trace_item *item)
 {
 	for (unsigned i = 0; i < story->unknown_count; i++) {
-		if (story->unknown[i].kind == record->kind) {
+		if (story->unknown[i].kind == item->kind) {
 			story->unknown[i].count++;
 			return;
 		}
 	}
 	if (story->unknown_count == STORY_UNKNOWN)
 		return;
-	story->unknown[story->unknown_count].kind = record->kind;
+	story->unknown[story->unknown_count].kind = item->kind;
 	story->unknown[story->unknown_count++].count = 1;
 }
 
 /* Of kinds that are not known here: their first word is the name. */
-static void add_schema(struct story *story, const struct trace_record *record)
+static void add_schema(struct story *story, const struct trace_item *item)
 {
-	struct trace_schema schema;
+	const struct trace_schema *schema = &item->schema;
 	char text[32];
 
-	trace_get(record, &schema, sizeof(schema));
-	if (trace_kind_name(schema.kind) || story->unknown_count == STORY_UNKNOWN)
+	if (trace_kind_name(schema->kind) || story->unknown_count == STORY_UNKNOWN)
 		return;
-	trace_printable(text, sizeof(text), trace_text(record, sizeof(schema)));
+	trace_printable(text, sizeof(text), item->text);
 	text[strcspn(text, " ")] = 0;
-	story->unknown[story->unknown_count].kind = schema.kind;
+	story->unknown[story->unknown_count].kind = schema->kind;
 	strcpy(story->unknown[story->unknown_count++].name, text);
 }
 
-static void add_vmstat(struct story *story, const struct trace_record *record)
+static void add_vmstat(struct story *story, const struct trace_item *item)
 {
-	trace_get(record, &story->last_vmstat, sizeof(story->last_vmstat));
+	story->last_vmstat = item->vmstat;
 	if (!story->vmstat_count++)
 		story->first_vmstat = story->last_vmstat;
 }
@@ -475,30 +462,28 @@ uint64_t story_stall_ns(const struct story *story)
 	return u64_sub(story->last_look.stall_ns, story->first_look.stall_ns);
 }
 
-static void add_mark(struct story *story, const struct trace_record *record)
+static void add_mark(struct story *story, const struct trace_item *item)
 {
-	struct trace_mark mark;
-	const char *text = trace_text(record, sizeof(mark));
+	const struct trace_mark *mark = &item->mark;
 
-	trace_get(record, &mark, sizeof(mark));
-	switch (mark.of) {
+	switch (mark->of) {
 	case TRACE_MARK_DUMP:
-		trace_printable(story->why, sizeof(story->why), text);
+		trace_printable(story->why, sizeof(story->why), item->text);
 		break;
 	case TRACE_MARK_BEGIN:
-		trace_printable(story->command, sizeof(story->command), text);
-		story->command_pid = (uint32_t)mark.value;
+		trace_printable(story->command, sizeof(story->command), item->text);
+		story->command_pid = (uint32_t)mark->value;
 		break;
 	case TRACE_MARK_EXIT:
 		story->command_ended = true;
-		story->command_status = (int)mark.value;
+		story->command_status = (int)mark->value;
 		break;
 	case TRACE_MARK_TASK:
-		if (!story_is_mine(story, (uint32_t)mark.value) && story->mine_count < STORY_MINE)
-			story->mine[story->mine_count++] = (uint32_t)mark.value;
+		if (!story_is_mine(story, (uint32_t)mark->value) && story->mine_count < STORY_MINE)
+			story->mine[story->mine_count++] = (uint32_t)mark->value;
 		break;
 	case TRACE_MARK_VIEW_END:
-		end_view(story, mark.value, record->ts_ns);
+		end_view(story, mark->value, item->ts_ns);
 		break;
 	default:
 		break;
@@ -513,54 +498,53 @@ bool story_is_mine(const struct story *story, uint32_t pid)
 	return false;
 }
 
-void story_add(struct story *story, const struct trace_record *record)
+void story_add(struct story *story, const struct trace_item *item)
 {
 	story->record_count++;
-	trace_views_add(story->views, record);
-	switch (record->kind) {
+	trace_views_add(story->views, item);
+	switch (item->kind) {
 	case TRACE_SCHEMA:
-		add_schema(story, record);
+		add_schema(story, item);
 		return;
 	case TRACE_CONFIG:
-		trace_get(record, &story->config, sizeof(story->config));
 		story->has_config = true;
-		replay_recorded(&story->config, &story->policy.recorded);
+		replay_recorded(&item->config, &story->policy.recorded);
 		story->policy.with = story->policy.recorded;
 		return;
 	case TRACE_NAME:
-		trace_names_add(story->names, record);
+		trace_names_add(story->names, item);
 		return;
 	case TRACE_DROPS:
-		trace_get(record, &story->drops, sizeof(story->drops));
+		story->drops = item->drops;
 		return;
 	case TRACE_MARK:
-		add_mark(story, record);
+		add_mark(story, item);
 		return;
 	case TRACE_END:
 		return;
 	case TRACE_EVENT:
-		add_event(story, record);
+		add_event(story, item);
 		break;
 	case TRACE_LOOK:
-		add_look(story, record);
+		add_look(story, item);
 		break;
 	case TRACE_DIE:
-		add_die(story, record);
+		add_die(story, item);
 		break;
 	case TRACE_VERDICT:
-		add_verdict(story, record);
+		add_verdict(story, item);
 		break;
 	case TRACE_VMSTAT:
-		add_vmstat(story, record);
+		add_vmstat(story, item);
 		break;
 	default:
-		add_unknown(story, record);
+		add_unknown(story, item);
 		return;
 	}
-	if (!story->first_ns || record->ts_ns < story->first_ns)
-		story->first_ns = record->ts_ns;
-	if (record->ts_ns > story->last_ns)
-		story->last_ns = record->ts_ns;
+	if (!story->first_ns || item->ts_ns < story->first_ns)
+		story->first_ns = item->ts_ns;
+	if (item->ts_ns > story->last_ns)
+		story->last_ns = item->ts_ns;
 }
 
 void story_finish(struct story *story)

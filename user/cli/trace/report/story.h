@@ -12,7 +12,7 @@
 #include "cli/trace/names.h"
 #include "cli/trace/views.h"
 #include "core/replay.h"
-#include "core/trace.h"
+#include "core/trace_decode.h"
 
 /* A histogram of durations: eight buckets for each power of two, so that a value is 9 % off at
  * most. */
@@ -128,7 +128,6 @@ struct story {
 	struct trace_names *names;
 	struct trace_views *views;
 	struct trace_head head;
-	struct trace_config config;
 	bool has_config;
 	struct replay_policy policy; /* as recorded, or the defaults */
 	uint64_t record_count;
@@ -214,7 +213,7 @@ bool story_is_mine(const struct story *story, uint32_t pid);
 struct story *story_new(const struct trace_head *head);
 void story_free(struct story *story);
 
-void story_add(struct story *story, const struct trace_record *record);
+void story_add(struct story *story, const struct trace_item *item);
 
 /* After the last record: what goes on until then is closed. */
 void story_finish(struct story *story);
