@@ -196,11 +196,6 @@ static void put_die(double share, uint64_t now_ns, struct die_table *dies)
 	put(TRACE_DIE, now_ns, &die, sizeof(die), NULL);
 }
 
-static const char *no_setting(const char *name)
-{
-	return NULL;
-}
-
 static void put_verdict(uint64_t now_ns, const pn_mem_state *state, const pn_mem_ext *look_ext)
 {
 	pn_mem_ext with_others = *look_ext, *ext = &with_others;
@@ -217,7 +212,7 @@ static void put_verdict(uint64_t now_ns, const pn_mem_state *state, const pn_mem
 
 	if (reserved && now_ns - START_NS > 6 * S_NS && now_ns - START_NS < 7 * S_NS)
 		with_others.host_reserved_bytes = 15 * GIB;
-	admission_settings(&config, no_setting, NULL, NULL);
+	admission_settings(&config, NULL, NULL, NULL, NULL);
 	admission_request(&config, verdict.n_tokens, false, false, -1, 16384, state, ext, &result);
 	verdict.verdict = result.verdict;
 	verdict.check = result.check;

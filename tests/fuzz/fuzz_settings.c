@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 static const char *value;
 static int n_warned;
 
-static const char *get(const char *name)
+static const char *get(void *arg, const char *name)
 {
 	return value;
 }
@@ -32,7 +32,7 @@ static void check_settings(void)
 	struct level_config config;
 
 	n_warned = 0;
-	settings_level(&config, get, warn, NULL);
+	settings_level(&config, get, NULL, warn, NULL);
 	if (!(config.psi_full_reject_pct > 0) || config.psi_full_reject_pct > 100 ||
 	    config.hold_ns > 60000000000ull || n_warned > 5)
 		abort();

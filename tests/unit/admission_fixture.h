@@ -9,16 +9,11 @@
 #define GIB             (1ull << 30)
 #define ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
-static inline const char *no_env(const char *name)
-{
-	return NULL;
-}
-
 static inline struct admission_config default_config(void)
 {
 	struct admission_config config;
 
-	admission_settings(&config, no_env, NULL, NULL);
+	admission_settings(&config, NULL, NULL, NULL, NULL);
 	return config;
 }
 

@@ -139,7 +139,7 @@ static void spec_load_spike(void **unused)
 	assert_int_equal(out.retry_after_ms, 0);
 }
 
-static const char *good_env(const char *name)
+static const char *good_env(void *arg, const char *name)
 {
 	static const char *const rows[][2] = {
 		{ "PN_HOST_RESERVE_BYTES", "2G" },
@@ -156,7 +156,7 @@ static const char *good_env(const char *name)
 	return NULL;
 }
 
-static const char *bad_env(const char *name)
+static const char *bad_env(void *arg, const char *name)
 {
 	return strcmp(name, "PN_LEVEL_HOLD_MS") == 0 ? NULL : "-1:x";
 }
@@ -179,7 +179,7 @@ static void settings_from_environment(void **unused)
 	assert_true(defaults.cgroup);
 	assert_false(defaults.lut_set);
 
-	admission_settings(&config, good_env, count_warning, &warnings);
+	admission_settings(&config, good_env, NULL, count_warning, &warnings);
 	assert_int_equal(warnings, 0);
 	assert_true(config.host_reserve_bytes == 2 * GIB);
 	assert_true(config.die_reserve_bytes == 512 * MIB);
@@ -189,13 +189,13 @@ static void settings_from_environment(void **unused)
 	assert_true(config.lut_set);
 	assert_int_equal(activation_peak_bytes(&config.lut, 6), 60);
 
-	admission_settings(&config, bad_env, count_warning, &warnings);
+	admission_settings(&config, bad_env, NULL, count_warning, &warnings);
 	assert_int_equal(warnings, 6);
 	assert_memory_equal(&config.lut, &defaults.lut, sizeof(config.lut));
 	assert_int_equal(config.load_spike_bytes, defaults.load_spike_bytes);
 	assert_int_equal(config.die_reserve_bytes, defaults.die_reserve_bytes);
 	assert_false(config.lut_set);
-	admission_settings(&config, bad_env, NULL, NULL); /* nobody to tell */
+	admission_settings(&config, bad_env, NULL, NULL, NULL); /* nobody to tell */
 }
 
 static void explains_in_words(void **unused)

@@ -14,11 +14,6 @@
 #include "core/admission.h"
 #include "replay_fixture.h"
 
-static const char *no_setting(const char *name)
-{
-	return NULL;
-}
-
 static void verdict_of(uint32_t ask, uint32_t flags, int n_tokens, int max_window,
 		       const pn_admit_result *result, struct trace_verdict *ret)
 {
@@ -97,7 +92,7 @@ static void test_verdicts(void **state)
 	struct recorded r;
 	unsigned differ = 0, seen[3] = { 0 }, not_known = 0;
 
-	admission_settings(&config, no_setting, NULL, NULL);
+	admission_settings(&config, NULL, NULL, NULL, NULL);
 	replay_policy_apply(&other, &other_config);
 	with = config;
 	with.host_reserve_bytes = other_config.host_reserve_bytes;
@@ -165,7 +160,7 @@ static void test_engine_settings(void **state)
 	pn_admit_result was, got;
 
 	trace_look_make(&view.look, 1, &now, &ext);
-	admission_settings(&config, no_setting, NULL, NULL);
+	admission_settings(&config, NULL, NULL, NULL, NULL);
 	config.host_reserve_bytes = 5 * GIB;
 	config.psi_full_reject_pct = 50;
 	admission_load_spike(&config, &now, &ext, &was);
@@ -201,7 +196,7 @@ static void test_engine_cost(void **state)
 	pn_admit_result was, got;
 
 	trace_look_make(&view.look, 1, &now, &ext);
-	admission_settings(&config, no_setting, NULL, NULL);
+	admission_settings(&config, NULL, NULL, NULL, NULL);
 	config.kv_fp32_bytes_per_token = 123456;
 
 	/* Refused for PSI before anything is known of its cost: what else would be, is not known.
@@ -245,7 +240,7 @@ static void test_engine_table(void **state)
 	pn_mem_ext ext = { 0 };
 	unsigned seen = 0;
 
-	admission_settings(&config, no_setting, NULL, NULL);
+	admission_settings(&config, NULL, NULL, NULL, NULL);
 	for (int i = 0; i < PN_ADMIT_LUT_ANCHORS; i++)
 		config.lut.anchor[i].peak_bytes = config.lut.anchor[i].peak_bytes / 3 + 7;
 	for (int mib = 2400; mib < 6000; mib += 50) {
@@ -293,7 +288,7 @@ static void test_question(void **state)
 		struct trace_verdict verdict;
 		pn_admit_result result;
 
-		admission_settings(&config, no_setting, NULL, NULL);
+		admission_settings(&config, NULL, NULL, NULL, NULL);
 		config.load_spike_bytes = GIB / 2;
 		freed += GIB / 2;
 		admission_load_spike(&config, &now, &ext, &result);

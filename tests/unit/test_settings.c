@@ -15,7 +15,7 @@ static const char *set_name, *set_value;
 static char warned[256];
 static int n_warned;
 
-static const char *get(const char *name)
+static const char *get(void *arg, const char *name)
 {
 	return set_name && !strcmp(name, set_name) ? set_value : NULL;
 }
@@ -33,7 +33,7 @@ static struct level_config with(const char *name, const char *value)
 	set_name = name;
 	set_value = value;
 	n_warned = 0;
-	settings_level(&config, get, warn, NULL);
+	settings_level(&config, get, NULL, warn, NULL);
 	return config;
 }
 
@@ -86,7 +86,7 @@ static void test_bad(void **state)
 
 static const char *die_source_text;
 
-static const char *get_die_source(const char *name)
+static const char *get_die_source(void *arg, const char *name)
 {
 	return strcmp(name, "PN_DIE_SOURCE") ? NULL : die_source_text;
 }
@@ -114,10 +114,12 @@ static void test_die_source(void **state)
 		int warnings = 0;
 
 		die_source_text = cases[i].text;
-		assert_int_equal(settings_die_source(get_die_source, warn_die_source, &warnings),
-				 cases[i].want);
+		assert_int_equal(
+			settings_die_source(get_die_source, NULL, warn_die_source, &warnings),
+			cases[i].want);
 		assert_int_equal(warnings, cases[i].warnings);
-		assert_int_equal(settings_die_source(get_die_source, NULL, NULL), cases[i].want);
+		assert_int_equal(settings_die_source(get_die_source, NULL, NULL, NULL),
+				 cases[i].want);
 	}
 }
 

@@ -117,7 +117,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const char *get_env(const char *name)
+static const char *get_env(void *arg, const char *name)
 {
 	return getenv(name);
 }
@@ -201,7 +201,7 @@ static int agent_open(struct agent *agent)
 	};
 	int r;
 
-	settings_level(&agent->config, get_env, warn_setting, NULL);
+	settings_level(&agent->config, get_env, NULL, warn_setting, NULL);
 	agent->procfs_fd = open(agent->options->procfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (agent->procfs_fd < 0) {
 		log_line(LOG_ERR, "cannot open %s: %s", agent->options->procfs, strerror(errno));

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "core/settings.h"
 
-static const char *get_env(const char *name)
+static const char *get_env(void *arg, const char *name)
 {
 	return getenv(name);
 }
@@ -147,7 +147,7 @@ int cmd_explain(int argc, char **argv)
 	if (r)
 		return r;
 	pn_memwatch_stop();
-	settings_level(&config, get_env, warn_setting, NULL);
+	settings_level(&config, get_env, NULL, warn_setting, NULL);
 	n = explain(&state, &ext, &config, sources);
 	if (options.common.json)
 		return json_print(all_json(&state, &ext, sources, n), true);

@@ -26,11 +26,11 @@ struct admission_config {
 };
 
 /*
- * Fills *ret from the variables that pn_admission.h names, over the defaults. warn may be NULL.
- * In settings_level's manner.
+ * Fills *ret from the variables that pn_admission.h names, over the defaults. The functions
+ * are called as settings_level calls them; each may be NULL.
  */
-void admission_settings(struct admission_config *ret, settings_get_fn get, settings_warn_fn warn,
-			void *arg);
+void admission_settings(struct admission_config *ret, settings_get_fn get, void *get_arg,
+			settings_warn_fn warn, void *warn_arg);
 
 /* KV bytes * n_tokens + activation peak; 0 for n_tokens <= 0, saturates at UINT64_MAX. */
 uint64_t admission_host_cost_bytes(const struct admission_config *config, int n_tokens, bool kv_q4);

@@ -5,21 +5,14 @@
 #include "core/activation.h"
 #include "core/admission.h"
 
-static const char *value_of(settings_get_fn get, const char *name)
-{
-	const char *value = get(name);
-
-	return value && *value ? value : NULL; /* an empty one counts as unset */
-}
-
-void admission_settings(struct admission_config *ret, settings_get_fn get, settings_warn_fn warn,
-			void *arg)
+void admission_settings(struct admission_config *ret, settings_get_fn get, void *get_arg,
+			settings_warn_fn warn, void *warn_arg)
 {
 	struct level_config level;
 	const char *value;
 	char fallback[32];
 
-	settings_level(&level, get, warn, arg);
+	settings_level(&level, get, get_arg, warn, warn_arg);
 	*ret = (struct admission_config){
 		.host_reserve_bytes = level.host_reserve_bytes,
 		.die_reserve_bytes = level.die_reserve_bytes,
@@ -31,16 +24,16 @@ void admission_settings(struct admission_config *ret, settings_get_fn get, setti
 		.lut = activation_lut_default,
 	};
 
-	value = value_of(get, "PN_LOAD_SPIKE_BYTES");
+	value = settings_value(get, get_arg, "PN_LOAD_SPIKE_BYTES");
 	if (value && settings_parse_bytes(value, &ret->load_spike_bytes) && warn) {
 		snprintf(fallback, sizeof(fallback), "%llu",
 			 (unsigned long long)ret->load_spike_bytes);
-		warn(arg, "PN_LOAD_SPIKE_BYTES", value, fallback);
+		warn(warn_arg, "PN_LOAD_SPIKE_BYTES", value, fallback);
 	}
-	value = value_of(get, "PN_ADMIT_LUT");
+	value = settings_value(get, get_arg, "PN_ADMIT_LUT");
 	if (value) {
 		ret->lut_set = activation_lut_parse(value, &ret->lut) == 0;
 		if (!ret->lut_set && warn)
-			warn(arg, "PN_ADMIT_LUT", value, "the built-in table");
+			warn(warn_arg, "PN_ADMIT_LUT", value, "the built-in table");
 	}
 }

@@ -9,11 +9,6 @@
 #include "core/replay.h"
 #include "core/u64.h"
 
-static const char *no_setting(const char *name)
-{
-	return NULL;
-}
-
 static bool is_host_ask(const struct trace_verdict *v)
 {
 	return v->ask == TRACE_ASK_REQUEST || v->ask == TRACE_ASK_SPIKE;
@@ -23,7 +18,7 @@ static bool is_host_ask(const struct trace_verdict *v)
 static void config_recorded(const struct replay_policy *policy, const struct trace_verdict *v,
 			    struct admission_config *ret)
 {
-	admission_settings(ret, no_setting, NULL, NULL);
+	admission_settings(ret, NULL, NULL, NULL, NULL);
 	ret->host_reserve_bytes = policy->recorded.host_reserve_bytes;
 	ret->die_reserve_bytes = policy->recorded.die_reserve_bytes;
 	ret->psi_full_reject_pct = v->psi_limit_pct;

@@ -50,21 +50,27 @@ int settings_parse_decimal(const char *text, double *ret_value)
 
 struct reader {
 	settings_get_fn get;
+	void *get_arg;
 	settings_warn_fn warn;
-	void *arg;
+	void *warn_arg;
 };
+
+const char *settings_value(settings_get_fn get, void *get_arg, const char *name)
+{
+	const char *value = get ? get(get_arg, name) : NULL;
+
+	return value && *value ? value : NULL;
+}
 
 static const char *set_value(const struct reader *r, const char *name)
 {
-	const char *value = r->get(name);
-
-	return value && *value ? value : NULL; /* an empty one counts as unset */
+	return settings_value(r->get, r->get_arg, name);
 }
 
 static void bad(const struct reader *r, const char *name, const char *value, const char *fallback)
 {
 	if (r->warn)
-		r->warn(r->arg, name, value, fallback);
+		r->warn(r->warn_arg, name, value, fallback);
 }
 
 static void read_bytes(const struct reader *r, const char *name, uint64_t max, uint64_t *value,
@@ -81,9 +87,10 @@ static void read_bytes(const struct reader *r, const char *name, uint64_t max, u
 		*value = parsed;
 }
 
-void settings_level(struct level_config *ret, settings_get_fn get, settings_warn_fn warn, void *arg)
+void settings_level(struct level_config *ret, settings_get_fn get, void *get_arg,
+		    settings_warn_fn warn, void *warn_arg)
 {
-	struct reader r = { get, warn, arg };
+	struct reader r = { get, get_arg, warn, warn_arg };
 	struct level_config config = level_config_default;
 	uint64_t hold_ms = config.hold_ns / 1000000, cgroup_level = config.cgroup_level;
 	const char *text;
@@ -111,10 +118,11 @@ void settings_level(struct level_config *ret, settings_get_fn get, settings_warn
 	*ret = config;
 }
 
-enum die_source settings_die_source(settings_get_fn get, settings_warn_fn warn, void *arg)
+enum die_source settings_die_source(settings_get_fn get, void *get_arg, settings_warn_fn warn,
+				    void *warn_arg)
 {
 	static const char *const names[] = { "auto", "cuda", "push", "off" };
-	struct reader r = { get, warn, arg };
+	struct reader r = { get, get_arg, warn, warn_arg };
 	const char *text = set_value(&r, "PN_DIE_SOURCE");
 
 	if (!text)

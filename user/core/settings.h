@@ -14,8 +14,11 @@
 typedef void (*settings_warn_fn)(void *arg, const char *name, const char *value,
 				 const char *fallback);
 
-/* Looks a variable up; NULL if unset (getenv has this shape). */
-typedef const char *(*settings_get_fn)(const char *name);
+/*
+ * Looks a variable up; returns NULL if it is not set. get_arg is the caller's. Where a caller gives
+ * no such function, no variable is set.
+ */
+typedef const char *(*settings_get_fn)(void *get_arg, const char *name);
 
 /* Bytes: decimal digits and at most one of K M G T (powers of 1024). 0 or -EINVAL, -ERANGE. */
 int settings_parse_bytes(const char *text, uint64_t *ret_bytes);
@@ -32,13 +35,17 @@ enum die_source {
 };
 
 /* PN_DIE_SOURCE: auto (also if unset), cuda, push or off. warn may be NULL. */
-enum die_source settings_die_source(settings_get_fn get, settings_warn_fn warn, void *arg);
+enum die_source settings_die_source(settings_get_fn get, void *get_arg, settings_warn_fn warn,
+				    void *warn_arg);
 
 /*
  * PN_HOST_RESERVE_BYTES, PN_PSI_FULL_REJECT (percent, above 0 to 100), PN_DIE_RESERVE_BYTES,
  * PN_LEVEL_HOLD_MS (0..60000), PN_CGROUP_LEVEL (0 or 1) over the defaults. warn may be NULL.
  */
-void settings_level(struct level_config *ret, settings_get_fn get, settings_warn_fn warn,
-		    void *arg);
+void settings_level(struct level_config *ret, settings_get_fn get, void *get_arg,
+		    settings_warn_fn warn, void *warn_arg);
+
+/* The value of a variable; NULL if it is not set or empty. */
+const char *settings_value(settings_get_fn get, void *get_arg, const char *name);
 
 #endif

@@ -16,7 +16,7 @@
 static struct admit_settings settings;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 
-static const char *get_env(const char *name)
+static const char *get_env(void *arg, const char *name)
 {
 	return getenv(name);
 }
@@ -36,7 +36,7 @@ static void read_once(void)
 {
 	const char *off = getenv("PN_LADDER_DISABLE");
 
-	admission_settings(&settings.admission, get_env, warn, &settings);
+	admission_settings(&settings.admission, get_env, NULL, warn, &settings);
 	settings.ladder_off = off && *off && strcmp(off, "0") != 0;
 }
 

@@ -86,7 +86,7 @@ static void warn_setting(void *arg, const char *name, const char *value, const c
 	say("%s=%s is not valid, using %s", name, value, fallback);
 }
 
-static const char *get_env(const char *name)
+static const char *get_env(void *arg, const char *name)
 {
 	return getenv(name);
 }
@@ -348,7 +348,7 @@ static int open_dir(const char *env, const char *fallback, int *ret_fd)
 
 static void read_settings(void)
 {
-	settings_level(&w.config, get_env, warn_setting, NULL);
+	settings_level(&w.config, get_env, NULL, warn_setting, NULL);
 	if (socket_path_from_env(w.socket_path))
 		warn_setting(NULL, "PN_SOCKET", getenv("PN_SOCKET"), PN_SOCKET_DEFAULT);
 }
@@ -533,7 +533,7 @@ uint64_t pn_memwatch_die_budget(uint64_t total_bytes)
 {
 	struct level_config config;
 
-	settings_level(&config, get_env, NULL, NULL);
+	settings_level(&config, get_env, NULL, NULL, NULL);
 	return die_budget_bytes(total_bytes, config.die_reserve_bytes);
 }
 

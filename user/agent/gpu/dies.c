@@ -454,7 +454,7 @@ void dies_give(struct agent *agent, struct agent_view *av)
 		give(agent->dies, av);
 }
 
-static const char *get_env(const char *name)
+static const char *get_env(void *arg, const char *name)
 {
 	return getenv(name);
 }
@@ -478,7 +478,7 @@ int dies_open(struct agent *agent)
 		return -ENOMEM;
 	agent->dies = dies;
 	dies->agent = agent;
-	dies->source = settings_die_source(get_env, warn_setting, NULL);
+	dies->source = settings_die_source(get_env, NULL, warn_setting, NULL);
 	if (dies->source != DIE_SOURCE_AUTO && dies->source != DIE_SOURCE_CUDA) {
 		dies->driver_check_ns = UINT64_MAX;
 		return 0;

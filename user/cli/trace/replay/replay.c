@@ -27,19 +27,19 @@ static const struct {
 
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 
-/* As given; settings_level asks for them by name. */
-static const char *given_values[N_KEYS];
-
 struct replay_options {
 	struct trace_file_options file;
-	uint32_t given;
+	uint32_t given;             /* REPLAY_* */
+	const char *values[N_KEYS]; /* as the user gave them; NULL: not given */
 };
 
-static const char *given_value(const char *setting)
+static const char *given_value(void *arg, const char *setting)
 {
+	const struct replay_options *options = arg;
+
 	for (unsigned i = 0; i < N_KEYS; i++)
 		if (!strcmp(keys[i].setting, setting))
-			return given_values[i];
+			return options->values[i];
 	return NULL;
 }
 
@@ -55,7 +55,7 @@ static void parse_setting(struct replay_options *options, char *text, struct arg
 			continue;
 		if (!value || !*value)
 			argp_error(state, "no value of %s", text);
-		given_values[i] = value;
+		options->values[i] = value;
 		options->given |= keys[i].given;
 		return;
 	}
@@ -83,7 +83,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			parse_setting(options, text, state);
 		return 0;
 	case ARGP_KEY_END:
-		settings_level(&unused, given_value, bad_value, state);
+		settings_level(&unused, given_value, options, bad_value, state);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -327,7 +327,7 @@ int cmd_trace_replay(int argc, char **argv)
 	if (run && run->views) {
 		run->json = options.file.common.json;
 		run->policy.given = options.given;
-		settings_level(&run->settings, given_value, NULL, NULL);
+		settings_level(&run->settings, given_value, &options, NULL, NULL);
 		status = replay_file(run, options.file.path, file);
 	} else {
 		fprintf(stderr, "pnmem: no memory\n");
