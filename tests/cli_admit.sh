@@ -6,36 +6,28 @@
 # tokens with f32 KV are 41943040 bytes of KV and 1101004800 of activations.
 set -u
 . tests/tap.sh
+. tests/expect.sh
 pnmem=${BUILD:-build}/pnmem
 states=tests/data/state
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
 for name in $(env | grep -o '^PN_[A-Z_]*'); do unset "$name"; done
 
-# ask STATUS ARGUMENT...: leaves $tmp/out and $tmp/err.
+# ask STATUS ARGUMENT...: leaves $dir/out and $dir/err.
 ask() {
 	local want=$1 status
 	shift
-	"$pnmem" admit "$@" >"$tmp/out" 2>"$tmp/err"
+	"$pnmem" admit "$@" >"$dir/out" 2>"$dir/err"
 	status=$?
 	[ $status -eq "$want" ] && return
 	echo "pnmem admit $*: exit $status, not $want"
-	cat "$tmp/out" "$tmp/err"
+	cat "$dir/out" "$dir/err"
 	return 1
 }
-says() {
-	local text
-	for text in "$@"; do
-		grep -qF -- "$text" "$tmp/out" && continue
-		echo "not said: $text"
-		cat "$tmp/out"
-		return 1
-	done
-}
-complains() {
-	[ ! -s "$tmp/out" ] && grep -qF -- "$1" "$tmp/err" && [ "$(wc -l <"$tmp/err")" -eq 1 ] && return
+complains_alone() {
+	[ ! -s "$dir/out" ] && grep -qF -- "$1" "$dir/err" && [ "$(wc -l <"$dir/err")" -eq 1 ] && return
 	echo "not the one line on stderr, with: $1"
-	cat "$tmp/out" "$tmp/err"
+	cat "$dir/out" "$dir/err"
 	return 1
 }
 # json STATUS STATE ARGUMENT... -- TEXT...: an object alone on stdout, silence on stderr, one die's
@@ -48,8 +40,8 @@ json() {
 		shift
 	done
 	shift
-	ask "$status" "${arguments[@]}" --json --state "$state" && says "$@" && [ ! -s "$tmp/err" ] &&
-		[ "$(head -n 1 "$tmp/out")" = "{" ] && [ "$(tail -n 1 "$tmp/out")" = "}" ]
+	ask "$status" "${arguments[@]}" --json --state "$state" && says -F "$@" && [ ! -s "$dir/err" ] &&
+		[ "$(head -n 1 "$dir/out")" = "{" ] && [ "$(tail -n 1 "$dir/out")" = "}" ]
 }
 
 # ---- a model file: two layers of one 64-wide KV head, 3 tensors of 64 x 1024 f32 ----------------
@@ -76,8 +68,8 @@ gguf() { # FILE CONTEXT, 0 for a file that does not tell
 	} >"$1"
 	truncate -s $(($(stat -c %s "$1") + 1048576)) "$1"
 }
-gguf "$tmp/model.gguf" 1000
-gguf "$tmp/no-context.gguf" 0
+gguf "$dir/model.gguf" 1000
+gguf "$dir/no-context.gguf" 0
 
 # ---- request ------------------------------------------------------------------------------------
 request_admit() {
@@ -96,13 +88,13 @@ request_cap() {
 		'"have_bytes": 423019623' '"fit_tokens": 378' '"level_name": "TIGHT"'
 }
 request_reject() {
-	sed 's/"host_avail_bytes": .*/"host_avail_bytes": 2700000000,/' $states/tight.json >"$tmp/s"
-	json 4 "$tmp/s" request --tokens 1024 -- '"verdict": "reject"' '"check": "host"' \
+	sed 's/"host_avail_bytes": .*/"host_avail_bytes": 2700000000,/' $states/tight.json >"$dir/s"
+	json 4 "$dir/s" request --tokens 1024 -- '"verdict": "reject"' '"check": "host"' \
 		'"have_bytes": 123019623' '"fit_tokens": 0' '"retry_after_ms": 1000'
 }
 request_stall() { # live 30 %, file 12.5 %; 10 s * ln(30 / 15)
 	json 4 $states/stall.json request --tokens 1 -- '"check": "psi_full"' '"psi_full_pct": 30.0' \
-		'"retry_after_ms": 6932' '"level": 3' && ! grep -q need_bytes "$tmp/out"
+		'"retry_after_ms": 6932' '"level": 3' && ! grep -q need_bytes "$dir/out"
 }
 request_window() {
 	json 3 $states/ok.json request --tokens 1024 --max-window 512 -- '"check": "window"' \
@@ -123,15 +115,15 @@ request_cgroup() {
 }
 reserved_by_others() { # 10737418240 above the reserve, 6442450944 and 2147483648 free of the dies
 	sed 's/"n_dies": 2,/&\n"host_reserved_bytes": 10000000000, "die_reserved_bytes": [0, 2000000000],/' \
-		$states/two-dies.json >"$tmp/s"
-	json 4 "$tmp/s" spike -- '"check": "host"' '"have_bytes": 307921511' \
+		$states/two-dies.json >"$dir/s"
+	json 4 "$dir/s" spike -- '"check": "host"' '"have_bytes": 307921511' \
 		'"reserve_bytes": 2576980377' '"claimed_bytes": 10000000000' &&
-		json 4 "$tmp/s" load-die --weights 1 --kv-bytes 1 --die 1 -- '"check": "die"' \
+		json 4 "$dir/s" load-die --weights 1 --kv-bytes 1 --die 1 -- '"check": "die"' \
 			'"have_bytes": 147483648' '"claimed_bytes": 2000000000' &&
-		json 4 "$tmp/s" load --weights 4M --ctx 1 --die 1 -- '"have_bytes": 0' &&
-		json 0 "$tmp/s" load --weights 4M --ctx 1 --die 0 -- '"claimed_bytes": 0' &&
-		ask 4 spike --state "$tmp/s" &&
-		says 'claimed   9.3 GiB (10000000000 bytes) by others, taken off as well'
+		json 4 "$dir/s" load --weights 4M --ctx 1 --die 1 -- '"have_bytes": 0' &&
+		json 0 "$dir/s" load --weights 4M --ctx 1 --die 0 -- '"claimed_bytes": 0' &&
+		ask 4 spike --state "$dir/s" &&
+		says -F 'claimed   9.3 GiB (10000000000 bytes) by others, taken off as well'
 }
 request_lut() {
 	json 0 $states/ok.json request --tokens 1024 --lut 1:1K,2:2K,3:3K,4:4K,5:5K,1024:1M -- \
@@ -143,13 +135,13 @@ request_huge() { # what cannot be counted is the largest number, and no small on
 }
 request_text() {
 	ask 3 request --tokens 1024 --state $states/tight.json || return
-	says 'asked     request, 1024 tokens, f32 KV' 'level     TIGHT' 'verdict   cap (host)' \
+	says -F 'asked     request, 1024 tokens, f32 KV' 'level     TIGHT' 'verdict   cap (host)' \
 		'needs     1.1 GiB (1142947840 bytes): kv 40.0 MiB + activation 1.0 GiB' \
 		'has       403.4 MiB (423019623 bytes), host' 'reserve   2.4 GiB (2576980377 bytes)' \
 		'PSI full  0.00 %, limit 15.00 %' 'fits      378 tokens' 'reason    the host has room' ||
 		return
 	ask 4 request --tokens 1024 --state $states/stall.json &&
-		says 'verdict   reject (psi_full)' 'PSI full  30.00 %, limit 15.00 %' 'retry     in 6.9 s'
+		says -F 'verdict   reject (psi_full)' 'PSI full  30.00 %, limit 15.00 %' 'retry     in 6.9 s'
 }
 check "request: admitted, with all its numbers" request_admit
 check "request: Q4 KV costs less" request_q4
@@ -194,31 +186,31 @@ load_die_1() {
 }
 load_no_die() {
 	json 4 $states/ok.json load --weights 1 --ctx 1 -- '"check": "no_die"' '"die_id": null' &&
-		! grep -q need_bytes "$tmp/out"
+		! grep -q need_bytes "$dir/out"
 }
 load_gguf() { # 1024, 512, 272 and 144 bytes of KV a token
 	local kv=(f32 1024000 f16 512000 q8 272000 q4 144000) i
 	for ((i = 0; i < 8; i += 2)); do
-		json 0 $states/two-dies.json load --gguf "$tmp/model.gguf" --kv "${kv[i]}" -- \
+		json 0 $states/two-dies.json load --gguf "$dir/model.gguf" --kv "${kv[i]}" -- \
 			'"arch": "llama"' '"weights_bytes": 786432' "\"kv_bytes\": ${kv[i + 1]}" \
 			'"n_tokens": 1000' '"fit_tokens": 1000' || return
 	done
 	# 5368709120 - 786432 - 1610612736 bytes are left for KV
-	json 4 $states/two-dies.json load --gguf "$tmp/model.gguf" --ctx 4000000 -- \
+	json 4 $states/two-dies.json load --gguf "$dir/model.gguf" --ctx 4000000 -- \
 		'"fit_tokens": 3669248' 'the weights fit' || return
-	ask 0 load --gguf "$tmp/model.gguf" --state $states/two-dies.json &&
-		says 'asked     load, model llama, 1000 tokens, f32 KV' 'weights 768.0 KiB + kv'
+	ask 0 load --gguf "$dir/model.gguf" --state $states/two-dies.json &&
+		says -F 'asked     load, model llama, 1000 tokens, f32 KV' 'weights 768.0 KiB + kv'
 }
 load_gguf_bad() {
-	ask 2 load --gguf "$tmp/no-context.gguf" --state $states/two-dies.json &&
-		complains '--ctx N is needed' || return
-	json 0 $states/two-dies.json load --gguf "$tmp/no-context.gguf" --ctx 10 -- \
+	ask 2 load --gguf "$dir/no-context.gguf" --state $states/two-dies.json &&
+		complains_alone '--ctx N is needed' || return
+	json 0 $states/two-dies.json load --gguf "$dir/no-context.gguf" --ctx 10 -- \
 		'"kv_bytes": 10240' || return
-	head -c 60 "$tmp/model.gguf" >"$tmp/cut.gguf"
-	ask 1 load --gguf "$tmp/cut.gguf" --state $states/two-dies.json &&
-		complains "no model in $tmp/cut.gguf: " || return
-	ask 1 load-die --split --gguf "$tmp/none.gguf" --state $states/two-dies.json &&
-		complains 'No such file'
+	head -c 60 "$dir/model.gguf" >"$dir/cut.gguf"
+	ask 1 load --gguf "$dir/cut.gguf" --state $states/two-dies.json &&
+		complains_alone "no model in $dir/cut.gguf: " || return
+	ask 1 load-die --split --gguf "$dir/none.gguf" --state $states/two-dies.json &&
+		complains_alone 'No such file'
 }
 slice() {
 	json 0 $states/two-dies.json load-die --weights 2G --kv-bytes 1G -- \
@@ -229,27 +221,27 @@ slice() {
 	json 4 $states/two-dies.json load-die --weights 2G --kv-bytes 1G --die 2 -- \
 		'"check": "no_die"'
 }
-sum_of() { grep -oE "\"$1\": [0-9]+" "$tmp/out" | awk '{ sum += $2 } END { print sum }'; }
+sum_of() { grep -oE "\"$1\": [0-9]+" "$dir/out" | awk '{ sum += $2 } END { print sum }'; }
 split() {
 	sed 's/"per_die_free": .*/"per_die_free": [4294967296, 4294967296],/' $states/two-dies.json \
-		>"$tmp/even"
-	json 0 "$tmp/even" load-die --gguf "$tmp/model.gguf" --split -- '"question": "load-die"' \
+		>"$dir/even"
+	json 0 "$dir/even" load-die --gguf "$dir/model.gguf" --split -- '"question": "load-die"' \
 		'"dies": [' '"die_id": 0' '"die_id": 1' '"arch": "llama"' || return
 	[ "$(sum_of weights_bytes)" = 786432 ] && [ "$(sum_of kv_bytes)" = 1024000 ] &&
 		[ "$(sum_of n_layers)" = 2 ] || return
-	json 4 "$tmp/even" load-die --gguf "$tmp/model.gguf" --split --ctx 6000000 -- \
+	json 4 "$dir/even" load-die --gguf "$dir/model.gguf" --split --ctx 6000000 -- \
 		'"die_id": 0' '"die_id": 1' '"verdict": "reject"' '"check": "die"' || return
-	ask 0 load-die --gguf "$tmp/model.gguf" --split --state "$tmp/even" &&
-		says 'die 0     layers 0 to 0' 'die 1     layers 1 to 1' 'verdict   admit, of all dies'
+	ask 0 load-die --gguf "$dir/model.gguf" --split --state "$dir/even" &&
+		says -F 'die 0     layers 0 to 0' 'die 1     layers 1 to 1' 'verdict   admit, of all dies'
 }
 split_no_room() {
-	sed 's/"per_die_free": .*/"per_die_free": [1000, 0],/' $states/two-dies.json >"$tmp/s"
-	json 4 "$tmp/s" load-die --gguf "$tmp/model.gguf" --split -- '"have_bytes": 1000' \
+	sed 's/"per_die_free": .*/"per_die_free": [1000, 0],/' $states/two-dies.json >"$dir/s"
+	json 4 "$dir/s" load-die --gguf "$dir/model.gguf" --split -- '"have_bytes": 1000' \
 		'"have_bytes": 0' || return
-	sed 's/"per_die_budget": .*/"per_die_budget": [0, 11811160064],/' "$tmp/even" >"$tmp/s"
-	json 0 "$tmp/s" load-die --gguf "$tmp/model.gguf" --split -- '"die_id": 1' &&
-		! grep -q '"die_id": 0' "$tmp/out" || return
-	json 4 $states/ok.json load-die --gguf "$tmp/model.gguf" --split -- '"check": "no_die"'
+	sed 's/"per_die_budget": .*/"per_die_budget": [0, 11811160064],/' "$dir/even" >"$dir/s"
+	json 0 "$dir/s" load-die --gguf "$dir/model.gguf" --split -- '"die_id": 1' &&
+		! grep -q '"die_id": 0' "$dir/out" || return
+	json 4 $states/ok.json load-die --gguf "$dir/model.gguf" --split -- '"check": "no_die"'
 }
 spike() {
 	json 0 $states/ok.json spike -- '"need_bytes": 2576980377' '"have_bytes": 10307921511' ||
@@ -273,32 +265,32 @@ check "spike: host, cgroup, --bytes and PN_LOAD_SPIKE_BYTES" spike
 
 # ---- the snapshot -------------------------------------------------------------------------------
 same() {
-	ask 3 request --tokens 1024 --state $states/tight.json && cp "$tmp/out" "$tmp/first" &&
-		ask 3 request --tokens 1024 --state $states/tight.json && cmp "$tmp/out" "$tmp/first"
+	ask 3 request --tokens 1024 --state $states/tight.json && cp "$dir/out" "$dir/first" &&
+		ask 3 request --tokens 1024 --state $states/tight.json && cmp "$dir/out" "$dir/first"
 }
 round_trip() {
 	local avail reserve
-	PN_SOCKET=$tmp/none "$pnmem" status --json >"$tmp/live" 2>/dev/null || return
-	avail=$(sed -n 's/.*"host_avail_bytes": \([0-9]*\).*/\1/p' "$tmp/live")
-	reserve=$(sed -n 's/.*"host_reserve_bytes": \([0-9]*\).*/\1/p' "$tmp/live")
-	PN_CGROUP_LEVEL=0 json 0 "$tmp/live" spike --bytes 1 -- "\"reserve_bytes\": $reserve" \
+	PN_SOCKET=$dir/none "$pnmem" status --json >"$dir/live" 2>/dev/null || return
+	avail=$(sed -n 's/.*"host_avail_bytes": \([0-9]*\).*/\1/p' "$dir/live")
+	reserve=$(sed -n 's/.*"host_reserve_bytes": \([0-9]*\).*/\1/p' "$dir/live")
+	PN_CGROUP_LEVEL=0 json 0 "$dir/live" spike --bytes 1 -- "\"reserve_bytes\": $reserve" \
 		"\"have_bytes\": $((avail - reserve))"
 }
 live() {
-	PN_SOCKET=$tmp/none PN_LOAD_SPIKE_BYTES=1 PN_HOST_RESERVE_BYTES=1 PN_CGROUP_LEVEL=0 ask 0 spike &&
-		says 'needs     1 B (1 bytes)' 'reserve   1 B (1 bytes)'
+	PN_SOCKET=$dir/none PN_LOAD_SPIKE_BYTES=1 PN_HOST_RESERVE_BYTES=1 PN_CGROUP_LEVEL=0 ask 0 spike &&
+		says -F 'needs     1 B (1 bytes)' 'reserve   1 B (1 bytes)'
 }
 least() {
-	echo '{"host_total_bytes": 17179869184, "host_avail_bytes": 12884901888, "new": [{}]}' >"$tmp/s"
-	json 0 "$tmp/s" request --tokens 1024 -- '"have_bytes": 10307921511' '"level": 0'
+	echo '{"host_total_bytes": 17179869184, "host_avail_bytes": 12884901888, "new": [{}]}' >"$dir/s"
+	json 0 "$dir/s" request --tokens 1024 -- '"have_bytes": 10307921511' '"level": 0'
 }
 bad_state() { # COMPLAINT, then a file's content, or FIELD=JSON to put into ok.json
 	if [[ $2 == *=* ]]; then
-		sed "s/\"${2%%=*}\": .*/\"${2%%=*}\": ${2#*=},/" $states/ok.json >"$tmp/s"
+		sed "s/\"${2%%=*}\": .*/\"${2%%=*}\": ${2#*=},/" $states/ok.json >"$dir/s"
 	else
-		printf %s "$2" >"$tmp/s"
+		printf %s "$2" >"$dir/s"
 	fi
-	ask 1 request --tokens 1 --state "$tmp/s" && complains "$1"
+	ask 1 request --tokens 1 --state "$dir/s" && complains_alone "$1"
 }
 bad_states() {
 	bad_state 'host_total_bytes is missing' '{}' &&
@@ -328,15 +320,15 @@ bad_states() {
 		bad_state 'no snapshot in' '{}{}' && bad_state 'host_total_bytes is missing' '[1, 2]'
 }
 no_state() {
-	ask 1 spike --state "$tmp/not-there" && complains 'not-there' &&
-		ask 1 spike --state "$tmp" && complains "no snapshot in $tmp"
+	ask 1 spike --state "$dir/not-there" && complains_alone 'not-there' &&
+		ask 1 spike --state "$dir" && complains_alone "no snapshot in $dir"
 }
 cut_state() { # a file cut anywhere is never a snapshot
 	local bytes i
 	bytes=$(grep -bo '}' $states/two-dies.json | tail -n 1 | cut -d: -f1)
 	for ((i = 0; i <= bytes; i += 61)); do
-		head -c $i $states/two-dies.json >"$tmp/s"
-		ask 1 spike --state "$tmp/s" && complains 'no snapshot in' || return
+		head -c $i $states/two-dies.json >"$dir/s"
+		ask 1 spike --state "$dir/s" && complains_alone 'no snapshot in' || return
 	done
 }
 check "the same file, the same answer" same
@@ -351,7 +343,7 @@ check "a file cut short is refused" cut_state
 usage() { # COMPLAINT ARGUMENT...
 	local text=$1
 	shift
-	ask 2 "$@" --state $states/ok.json && complains "$text"
+	ask 2 "$@" --state $states/ok.json && complains_alone "$text"
 }
 usages() {
 	usage '--tokens N is needed' request && usage '--kv of a request' request --tokens 1 --kv q8 &&
@@ -373,22 +365,22 @@ usages() {
 		usage '--bytes G' spike --bytes G && usage 'no such question: nope' nope
 }
 unknown_option() { # these are argp's own, with a hint on a second line
-	ask 2 load --tokens 1 && grep -q "unrecognized option" "$tmp/err" && [ ! -s "$tmp/out" ] ||
+	ask 2 load --tokens 1 && grep -q "unrecognized option" "$dir/err" && [ ! -s "$dir/out" ] ||
 		return
-	ask 2 spike extra && grep -q "unexpected argument: extra" "$tmp/err"
+	ask 2 spike extra && grep -q "unexpected argument: extra" "$dir/err"
 }
 help() {
 	local question
 	ask 0 --help && says request load load-die spike --socket && ask 0 --version &&
-		says "pnmem " || return
+		says -F "pnmem " || return
 	for question in request load load-die spike; do
-		ask 0 $question --help && says "Usage: pnmem admit $question" --state --json || return
+		ask 0 $question --help && says -F "Usage: pnmem admit $question" --state --json || return
 	done
-	ask 2 && grep -q '^Usage: pnmem admit' "$tmp/err" && [ ! -s "$tmp/out" ]
+	ask 2 && grep -q '^Usage: pnmem admit' "$dir/err" && [ ! -s "$dir/out" ]
 }
 settings() { # a bad setting is told, and not used
 	PN_LOAD_SPIKE_BYTES=much ask 0 spike --state $states/ok.json &&
-		says '2576980377 bytes' && grep -q '^pnmem: PN_LOAD_SPIKE_BYTES=much' "$tmp/err"
+		says -F '2576980377 bytes' && grep -q '^pnmem: PN_LOAD_SPIKE_BYTES=much' "$dir/err"
 }
 check "usage errors: one line and status 2" usages
 check "an option of another question, an argument" unknown_option

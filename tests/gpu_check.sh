@@ -4,6 +4,7 @@
 # agrees, what it has to catch, and what it says where a step is not possible.
 set -u
 . tests/tap.sh
+. tests/expect.sh
 build=${BUILD:-build}
 dir=$(mktemp -d)
 pid=''
@@ -40,14 +41,12 @@ gpu_check() {
 		>"$at/out" 2>&1
 	echo $? >"$at/status"
 }
-# says NAME STATUS LINE...: its exit status, and lines that are among its output (as patterns)
-says() {
-	local at=$dir/$1 line status=0
+# ended NAME STATUS LINE...: its exit status, and patterns of lines that are among its output
+ended() {
+	local at=$dir/$1 status=0
 	[ "$(cat "$at/status")" -eq "$2" ] || { echo "exit status $(cat "$at/status")"; status=1; }
 	shift 2
-	for line in "$@"; do
-		grep -qE -- "$line" "$at/out" || { echo "no line: $line"; status=1; }
-	done
+	says_in "$at/out" "$@" || status=1
 	[ "$status" -eq 0 ] || grep -v '^  *|' "$at/out"
 	return $status
 }
@@ -69,7 +68,7 @@ ldd_missing() {
 
 all_agrees() {
 	needs_probes && return 77
-	says well 0 '^agrees *sampler *pnmem-dies: pid' '^agrees *dies *2, as nvidia-smi says' \
+	ended well 0 '^agrees *sampler *pnmem-dies: pid' '^agrees *dies *2, as nvidia-smi says' \
 		'^agrees *die *0000:3e:00.0: UUID, name, 12288 MiB' \
 		'^agrees *die *0000:3f:00.0: UUID, name, 12288 MiB' \
 		'^agrees *uprobes .* 26 probes|^agrees *uprobes *libcuda: [2-9] files' \
@@ -84,49 +83,49 @@ all_agrees() {
 }
 # nvidia-smi knows another UUID for one die, and one more die.
 other_dies_are_caught() {
-	says wrong 1 '^DIFFERS *dies *1, nvidia-smi has 2' \
+	ended wrong 1 '^DIFFERS *dies *1, nvidia-smi has 2' \
 		'^DIFFERS *die *0000:3f:00.0: UUID 01020304.*10, nvidia-smi says ff020304' \
 		'^DIFFERS *die *0000:aa:00.0: nvidia-smi has it, pnmem has not'
 }
 # The driver gives engines functions that nobody probes.
 unseen_calls_are_caught() {
 	needs_probes && return 77
-	says wrong 1 '^DIFFERS *symbols' '^ *cuMemAlloc_v2 differs ([0-9a-f]+) \1 [0-9a-f]+$' \
+	ended wrong 1 '^DIFFERS *symbols' '^ *cuMemAlloc_v2 differs ([0-9a-f]+) \1 [0-9a-f]+$' \
 		'^ *cuMemFree_v2 differs' '^DIFFERS *steps *4 of [0-9]+ calls were not published' \
 		'^DIFFERS *fired *the uprobes saw [0-9]+ calls, the program made [0-9]+'
 }
 without_rights() {
-	says unprivileged 0 '^not here *uprobes *libcuda: calls are not seen \(Operation not permitted' \
+	ended unprivileged 0 '^not here *uprobes *libcuda: calls are not seen \(Operation not permitted' \
 		'^agrees *symbols *26' '^agrees *context *74 MiB says the sampler' \
 		'^agrees *steps *3 calls .* by the slow pass, every 5 s' '^agrees *end' \
 		'^[0-9]+ agree, 0 differ, 1 not possible here'
 }
 exclusive_die() {
-	says exclusive 0 '^not here *die *0000:3f:00.0: unsupported: exclusive compute mode' \
+	ended exclusive 0 '^not here *die *0000:3f:00.0: unsupported: exclusive compute mode' \
 		'^not here *memory *no die may be sampled'
 }
 # nvidia-smi has no number for what is in use: that one comparison is left out, and no other.
 no_number() {
-	says nonumber 0 '^agrees *context *74 MiB says the sampler' \
+	ended nonumber 0 '^agrees *context *74 MiB says the sampler' \
 		'^not here *context *nvidia-smi is not here to compare with, or has no number' \
 		'^measured latency' '^agrees *steps *3 calls' '^agrees *end' \
 		'^[0-9]+ agree, 0 differ, 2 not possible here'
 }
 # A figure that nothing keeps out of an expression: the steps after it are missed.
 unfinished() {
-	says unfinished 1 '^DIFFERS *gpu-check *an error of its own' '^[0-9]+ agree, 1 differ' &&
+	ended unfinished 1 '^DIFFERS *gpu-check *an error of its own' '^[0-9]+ agree, 1 differ' &&
 		! grep -q '^agrees *end' "$dir/unfinished/out"
 }
 # Two GPUs, one of them divided by MIG: CUDA shows an instance of that one.
 mig_instance() {
-	says mig 0 '^not here *dies *1, nvidia-smi has 2: a process sees one MIG instance' \
+	ended mig 0 '^not here *dies *1, nvidia-smi has 2: a process sees one MIG instance' \
 		'^not here *die *0000:3f:00.0: divided by MIG' \
 		'^not here *die *0000:aa:00.0: CUDA does not show it' \
 		'^not here *memory *no die may be sampled'
 }
 # The host's memory has no size in nvidia-smi, and steps on it would be anybody's.
 integrated_die() {
-	says integrated 0 '^agrees *dies *1' \
+	ended integrated 0 '^agrees *dies *1' \
 		"^not here *die *0000:3f:00.0: its memory is the host's.*not a size of its own" \
 		'^not here *memory *no die may be sampled'
 }
@@ -136,7 +135,7 @@ undetected_driver() {
 		echo "# skip: gpu-check: there is a GPU driver here"
 		return 77
 	}
-	says undetected 1 '^DIFFERS *driver *CUDA works here and the agent sees no driver' \
+	ended undetected 1 '^DIFFERS *driver *CUDA works here and the agent sees no driver' \
 		'^agrees *sampler *pnmem-dies: pid .*libcuda.so.1' '^agrees *dies *1'
 }
 no_driver() {

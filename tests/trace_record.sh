@@ -16,12 +16,9 @@ end() {
 }
 trap end EXIT
 
-says() { # PATTERN...: in the report of $dir/f
-	local pattern
+report_says() { # PATTERN...: in the report of $dir/f
 	"$pnmem" trace report "$dir/f" >"$dir/report" 2>&1
-	for pattern in "$@"; do
-		grep -qE -e "$pattern" "$dir/report" || { echo "no $pattern in:"; cat "$dir/report"; return 1; }
-	done
+	says_in "$dir/report" "$@"
 }
 until_recording() { # waits until the agent's snapshots are in $dir/f
 	for _ in $(seq 200); do
@@ -57,10 +54,10 @@ no_helper() {
 		complains 'no pnmemd' && [ ! -e "$dir/f" ]
 }
 command_status() {
-	expect_status 7 "$pnmem" trace record -o "$dir/f" -- sh -c 'exit 7' && says 'whole' \
+	expect_status 7 "$pnmem" trace record -o "$dir/f" -- sh -c 'exit 7' && report_says 'whole' \
 		'command  sh \([0-9]+\), exit 7' 'lost: 0 by the kernel' &&
 		expect_status 143 "$pnmem" trace record -o "$dir/f" -- sh -c 'kill $$' &&
-		says 'ended by signal 15' &&
+		report_says 'ended by signal 15' &&
 		expect_status 127 "$pnmem" trace record -o "$dir/f" -- /nonexistent
 }
 # The hooks count as many stalls as the file has, others' too: none is left out.
@@ -68,7 +65,7 @@ pressure() {
 	expect_status 0 "$pnmem" trace record -o "$dir/f" -- "$build/tools/pressure" --seconds 2 ||
 		{ grep -q 'memory controller\|cgroup' "$dir/err" &&
 			{ echo "# skip: record under pressure: no memory cgroup"; return 77; }; return 1; }
-	says 'TIGHT first' '^       \* +[0-9]+ .* pressure \(' 'for cgroup limits [0-9]+ of' || return 1
+	report_says 'TIGHT first' '^       \* +[0-9]+ .* pressure \(' 'for cgroup limits [0-9]+ of' || return 1
 	awk '/^stalls/ { hooks = $2 + 0; recorded = $(NF - 2) }
 		END { print "recorded", recorded, "of", hooks
 			exit !(recorded > 50 && recorded >= 0.95 * hooks && recorded <= 1.05 * hooks + 20) }' \
@@ -77,7 +74,7 @@ pressure() {
 children() { # a grandchild whose parent has gone is still the command's
 	expect_status 0 "$pnmem" trace record -o "$dir/f" -- \
 		sh -c "(sh -c 'head -c 60000000 /dev/zero | tail >/dev/null; sleep 0.1' &) ; sleep 0.7" &&
-		says 'command  sh' && grep -qE '; ([2-9]|[1-9][0-9]+) processes of it' "$dir/report" ||
+		report_says 'command  sh' && grep -qE '; ([2-9]|[1-9][0-9]+) processes of it' "$dir/report" ||
 		{ cat "$dir/report"; return 1; }
 }
 duration() {
@@ -85,15 +82,15 @@ duration() {
 	before=$(date +%s%N)
 	expect_status 0 "$pnmem" trace record -o "$dir/f" --duration 0.5 || return 1
 	after=$(date +%s%N)
-	[ $((after - before)) -ge 500000000 ] && says whole
+	[ $((after - before)) -ge 500000000 ] && report_says whole
 }
 interrupt() {
-	record_until INT && says whole && complains 'records, 0 lost'
+	record_until INT && report_says whole && complains 'records, 0 lost'
 }
 killed() { # what has been written is readable, and the helper is gone
 	local helper
 	record_until KILL
-	says 'cut' 'records' || return 1
+	report_says 'cut' 'records' || return 1
 	for _ in $(seq 100); do
 		helper=$(pgrep -x pnmem-record)
 		[ -z "$helper" ] && return
@@ -119,7 +116,7 @@ helper_killed() { # the command goes on; that the rest is missing is said, and s
 	wait $recorder
 	[ $? -eq 1 ] || { echo "no failure"; cat "$dir/err"; return 1; }
 	[ -e "$dir/done" ] && complains 'recording stopped: its helper .* signal 9: .* is cut' &&
-		says 'cut'
+		report_says 'cut'
 }
 group_ended() { # as a service manager ends all of a service at once
 	local recorder helper
@@ -127,7 +124,7 @@ group_ended() { # as a service manager ends all of a service at once
 	"$pnmem" trace record -o "$dir/f" 2>"$dir/err" &
 	recorder=$!
 	helper=$(helper_of $recorder) && until_recording && kill -TERM "$helper" $recorder
-	wait $recorder && says whole
+	wait $recorder && report_says whole
 }
 full_disk() { # the recording ends, the command and the agent do not
 	unshare -m true 2>/dev/null || { echo "# skip: a full disk: no mount namespace"; return 77; }
@@ -162,11 +159,11 @@ agent_goes() {
 		sleep 0.05
 	done
 	kill -INT $recorder
-	wait $recorder && complains 'the agent has gone' && says whole
+	wait $recorder && complains 'the agent has gone' && report_says whole
 }
 without_agent() {
 	expect_status 0 "$pnmem" trace record -o "$dir/f" --duration 0.3 && complains 'no agent' &&
-		says '^level  .* OK' 'least available'
+		report_says '^level  .* OK' 'least available'
 }
 progress() {
 	command -v script >/dev/null || { echo "# skip: a progress line: no script(1)"; return 77; }
