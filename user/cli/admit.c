@@ -3,10 +3,19 @@
  * pnmem admit: the options of its four questions, and the snapshot that they are asked of: the
  * live one, or a file. The answer is admit_ask.c's, its form admit_print.c's.
  */
+#include "cli/admit.h"
+
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/admit.h"
+#include "cli/admit_ask.h"
+#include "cli/admit_print.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/snapshot_json.h"
+#include "pn_memwatch.h"
 
 enum {
 	OPT_STATE = 256,

@@ -44,15 +44,4 @@ struct admit_answer {
 	struct admit_verdict verdicts[PN_MEM_MAX_DIES];
 };
 
-/*
- * admit_ask.c: puts the question to the library. Returns 0, or CLI_FAILED with a message; a model
- * whose context is unknown and not given is CLI_USAGE. ret->arch lives as long as *model.
- */
-int admit_ask(const struct admit_question *question, const pn_mem_state *state,
-	      const pn_mem_ext *ext, pn_model *model, struct admit_answer *ret);
-
-/* admit_print.c: the answer for people, and as JSON. */
-void admit_print(const struct admit_question *question, const struct admit_answer *answer);
-json_t *admit_json(const struct admit_question *question, const struct admit_answer *answer);
-
 #endif

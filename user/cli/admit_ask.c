@@ -3,10 +3,15 @@
  * The questions of pnmem admit, put to the library, and what each need is the sum of. A model file
  * is read here too, since its numbers are part of the question.
  */
+#include "cli/admit_ask.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/admit.h"
+#include "cli/cli.h"
+#include "pn_memwatch.h"
 
 static uint64_t add_ceil(uint64_t a, uint64_t b)
 {

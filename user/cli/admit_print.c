@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The answer of pnmem admit: every number that was compared, for people and as JSON. */
+#include "cli/admit_print.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
 #include "cli/admit.h"
+#include "cli/format.h"
+#include "pn_memwatch.h"
 
 static const char *verdict_name(pn_admit_verdict verdict)
 {

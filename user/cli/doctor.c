@@ -3,15 +3,25 @@
  * pnmem doctor: what of pnmem works on this machine. One finding a line: ok, degraded or missing,
  * what that means, and what to do about it.
  */
+#include "cli/doctor.h"
+
 #include <errno.h>
+#include <jansson.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/doctor.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/doctor_machine.h"
+#include "cli/doctor_privileges.h"
+#include "cli/format.h"
+#include "cli/snapshot_json.h"
 #include "pn_host_signals.h"
+#include "pn_memwatch.h"
 
 #define ASK_LOG "see pnmemd's log; restart it"
 

@@ -3,11 +3,15 @@
  * What the machine gives: the kernel and what hooks need of it, the cgroup layout, swap. A thing
  * that only a better hook would need is no loss where the agent's hooks work without it.
  */
+#include "cli/doctor_machine.h"
+
+#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "cli/doctor.h"
+#include "cli/format.h"
 #include "pn_host_signals.h"
 
 /* The first line of a file without its newline; false if it cannot be read. */

@@ -3,8 +3,11 @@
  * What the agent may still do, as the kernel shows it: anyone may read that of any process in its
  * pid namespace. Why it keeps what it keeps is in pnmemd(8).
  */
+#include "cli/doctor_privileges.h"
+
 #include <inttypes.h>
 #include <linux/capability.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/doctor.h"

@@ -3,13 +3,20 @@
  * pnmem explain: why the level is what it is now, and what would change it. Sees core, which
  * derives the level, so that nothing is told twice.
  */
-#include "core/explain.h"
-
+#include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/of_pid.h"
+#include "cli/snapshot.h"
+#include "cli/snapshot_json.h"
+#include "core/explain.h"
 #include "core/settings.h"
+#include "pn_memwatch.h"
 
 static const char *get_env(void *arg, const char *name)
 {

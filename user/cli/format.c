@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Values as people read them. See cli.h. */
+#include "cli/format.h"
+
+#include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "pn_memwatch.h"
 
 char *format_bytes(char buf[static FORMAT_BYTES], uint64_t bytes)
 {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* --pid: a snapshot as the engines of another process's cgroup see it. See cli.h. */
+#include "cli/of_pid.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "pn_memwatch.h"
 
 enum { OPT_PID = 256 };
 

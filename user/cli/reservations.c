@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pnmem reservations: who holds memory that is not allocated yet. */
 #include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/snapshot_json.h"
+#include "pn_memwatch.h"
 #include "pn_reserve.h"
 
 /* As many as an agent keeps, and more. */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A whole snapshot, for people; as JSON it is snapshot_json.c. */
+#include "cli/snapshot.h"
+
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "cli/cli.h"
+#include "cli/format.h"
+#include "pn_memwatch.h"
 
 static uint64_t now_ns(void)
 {

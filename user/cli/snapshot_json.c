@@ -4,10 +4,17 @@
  * both directions, so that they cannot drift apart. What is derived from the fields
  * (names, ages) is written only.
  */
+#include "cli/snapshot_json.h"
+
+#include <jansson.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/format.h"
+#include "cli/snapshot.h"
+#include "pn_memwatch.h"
 
 enum field_kind {
 	FIELD_LEVEL,       /* pn_mem_level; its name is written beside it */

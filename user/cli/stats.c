@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pnmem stats: the agent's counters. */
 #include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/snapshot_json.h"
+#include "pn_memwatch.h"
 
 static const struct {
 	const char *name;

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pnmem status: one snapshot, of this process's cgroup or of another process's. */
+#include <jansson.h>
+
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/of_pid.h"
+#include "cli/snapshot.h"
+#include "cli/snapshot_json.h"
+#include "pn_memwatch.h"
 
 int cmd_status(int argc, char **argv)
 {

@@ -4,7 +4,9 @@
  * Signals have their usual effect: what is held back can be called off.
  */
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +14,10 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/snapshot_json.h"
+#include "pn_memwatch.h"
 
 /* Of a command that could not be run, as shells have it. */
 #define EXIT_CANNOT_RUN 126

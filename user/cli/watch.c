@@ -4,12 +4,19 @@
  * Ends with status 0 on SIGINT and SIGTERM.
  */
 #include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/snapshot.h"
+#include "cli/snapshot_json.h"
+#include "pn_memwatch.h"
 
 #define CURSOR_HOME "\033[H"
 #define CLEAR_LINE  "\033[K"

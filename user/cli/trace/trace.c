@@ -3,9 +3,13 @@
 #include "cli/trace/trace.h"
 
 #include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/snapshot_json.h"
 #include "pn_trace.h"
 
 /* A file of the default size takes a tenth of a second; a busy disk takes its time. */

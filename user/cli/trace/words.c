@@ -3,6 +3,7 @@
 #include "cli/trace/words.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "core/trace_format.h"
 

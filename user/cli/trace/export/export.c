@@ -3,14 +3,15 @@
 #include "cli/trace/export/export.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/trace/trace.h"
+#include "cli/trace/export/timeline.h"
 #include "cli/trace/file.h"
 #include "cli/trace/report/report.h"
-#include "cli/trace/export/timeline.h"
+#include "cli/trace/trace.h"
 
 enum format {
 	FORMAT_NONE = 0,

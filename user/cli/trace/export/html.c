@@ -4,13 +4,13 @@
  * middle of a template (page.html) with its script (page*.js), built in.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/trace/export/export.h"
-#include "cli/trace/report/report.h"
 #include "cli/trace/export/timeline.h"
+#include "cli/trace/report/report.h"
 #include "cli/trace/words.h"
 #include "trace_page.inc"
 

@@ -5,15 +5,17 @@
  * viewers sort. Times are microseconds of CLOCK_MONOTONIC; the clock's date is in "otherData".
  */
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/trace/export/export.h"
-#include "cli/trace/report/report.h"
 #include "cli/trace/export/tracks.h"
+#include "cli/trace/report/report.h"
 #include "cli/trace/words.h"
 #include "pn_admission.h"
+#include "pn_memwatch.h"
 
 #define LEVEL_UNIT "0 OK to 3 CRITICAL"
 

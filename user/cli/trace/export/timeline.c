@@ -4,14 +4,16 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/trace/report/report.h"
 #include "cli/trace/words.h"
 #include "core/u64.h"
 #include "pn_admission.h"
+#include "pn_memwatch.h"
 
 #define WIDTH_MIN_NS 1000000ull
 /* The agent looks every 2 s at least: a view that was not looked at for so long is gone. */

@@ -3,6 +3,7 @@
 #include "cli/trace/export/tracks.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -18,8 +19,10 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/trace/trace.h"
 #include "core/trace_decode.h"
+#include "pn_memwatch.h"
 #include "pn_trace.h"
 
 #define TICK_NS       100000000ull

@@ -3,12 +3,15 @@
  * The words of a replay. They depend on the file and the settings alone: no time of day, no locale.
  * See replay.h.
  */
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/trace/replay/replay.h"
 #include "cli/trace/report/report.h"
 #include "cli/trace/words.h"
+#include "pn_memwatch.h"
 
 typedef unsigned long long ull;
 

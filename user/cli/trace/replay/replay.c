@@ -3,6 +3,7 @@
 #include "cli/trace/replay/replay.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report as JSON: the same numbers, in bytes, nanoseconds and percent. */
+#include <jansson.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/trace/report/report.h"
 #include "pn_admission.h"
+#include "pn_memwatch.h"
 
 #define TOP 20
 

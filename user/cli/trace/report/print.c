@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report for people: a screenful. */
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/trace/report/report.h"
 #include "pn_admission.h"
+#include "pn_memwatch.h"
 
 #define TOP 5
 

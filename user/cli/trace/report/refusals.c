@@ -11,6 +11,7 @@
 #include "cli/trace/report/story.h"
 #include "core/u64.h"
 #include "pn_admission.h"
+#include "pn_memwatch.h"
 
 #define MIB (1ull << 20)
 /* Fine enough, and it bounds how often a search has to be made. */

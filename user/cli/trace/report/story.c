@@ -9,6 +9,7 @@
 
 #include "core/u64.h"
 #include "pn_admission.h"
+#include "pn_memwatch.h"
 
 /* How far back from the worst moment it is told who took memory. */
 #define BEFORE_NS 10000000000ull

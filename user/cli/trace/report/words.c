@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The words of a report. See report.h. */
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/format.h"
 #include "cli/trace/report/report.h"
 #include "pn_admission.h"
 
