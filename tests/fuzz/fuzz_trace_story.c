@@ -12,16 +12,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
 static void check(const struct story *story)
 {
-	const struct story_staller *top[5];
+	const struct staller *top[5];
 	uint64_t scanned, taken;
 
-	if (story->level > PN_MEM_LEVEL_CRITICAL || story->worst_level > PN_MEM_LEVEL_CRITICAL ||
-	    story->worst_view >= TRACE_VIEWS_MAX || story->refusal_count > STORY_REFUSALS ||
-	    story->die_count > STORY_DIES || story->unknown_count > STORY_UNKNOWN ||
-	    story_top(&story->tasks, top, 5) > 5)
+	if (story->levels.level > PN_MEM_LEVEL_CRITICAL ||
+	    story->levels.worst_level > PN_MEM_LEVEL_CRITICAL ||
+	    story->levels.worst_view >= TRACE_VIEWS_MAX || story->refusals.count > REFUSALS_MAX ||
+	    story->memory.die_count > MEMORY_DIES ||
+	    story->recorded.unknown_count > RECORDED_UNKNOWN ||
+	    stallers_top(&story->stallers.tasks, top, 5) > 5)
 		abort();
-	story_limit_reclaim(story, &scanned, &taken);
-	if (story_percentile_ns(&story->kthreads, 0.99) > story->kthreads.longest_ns)
+	reclaim_for_limits(&story->reclaim, &scanned, &taken);
+	if (durations_percentile_ns(&story->stallers.kthreads, 0.99) >
+	    story->stallers.kthreads.longest_ns)
 		abort();
 }
 

@@ -42,12 +42,13 @@ static json_t *level_json(const struct story *story)
 
 	for (int level = 0; level < 4; level++)
 		json_object_set_new(levels, pn_mem_level_name((pn_mem_level)level),
-				    bytes(story->level_ns[level]));
-	return json_pack("{so si ss so ss ss}", "time_ns", levels, "level", (int)story->worst_level,
-			 "level_name", pn_mem_level_name((pn_mem_level)story->worst_level),
-			 "first_ns", at(story, story->worst_ns), "view",
-			 report_view(view, story, story->worst_view), "reasons",
-			 format_reasons(reasons, sizeof(reasons), story->worst_reasons));
+				    bytes(story->levels.level_ns[level]));
+	return json_pack("{so si ss so ss ss}", "time_ns", levels, "level",
+			 (int)story->levels.worst_level, "level_name",
+			 pn_mem_level_name((pn_mem_level)story->levels.worst_level), "first_ns",
+			 at(story, story->levels.worst_ns), "view",
+			 report_view(view, story, story->levels.worst_view), "reasons",
+			 format_reasons(reasons, sizeof(reasons), story->levels.worst_reasons));
 }
 
 static json_t *views_json(const struct story *story)
@@ -56,7 +57,7 @@ static json_t *views_json(const struct story *story)
 	char name[REPORT_TEXT];
 
 	for (uint32_t i = 0; i < trace_views_count(story->views); i++) {
-		const struct story_view *view = &story->view[i];
+		const struct memory_view *view = &story->memory.view[i];
 
 		if (view->used)
 			json_array_append_new(
@@ -70,27 +71,28 @@ static json_t *views_json(const struct story *story)
 	return views;
 }
 
-static json_t *stallers_json(const struct story *story, const struct story_table *table)
+static json_t *stallers_json(const struct story *story, const struct staller_table *table)
 {
-	const struct story_staller *top[TOP];
-	unsigned n = story_top(table, top, TOP);
+	const struct staller *top[TOP];
+	unsigned n = stallers_top(table, top, TOP);
 	json_t *list = json_array();
 	char cgroup[REPORT_TEXT];
 
 	for (unsigned i = 0; i < n; i++) {
-		const struct story_stalls *stalls = &top[i]->stalls;
+		const struct durations *stalls = &top[i]->stalls;
 		json_t *entry = json_pack("{ss so so so so}", "cgroup",
 					  report_cgroup(cgroup, story, top[i]->cgroup_id), "count",
 					  bytes(stalls->count), "total_ns", bytes(stalls->total_ns),
-					  "p99_ns", bytes(story_percentile_ns(stalls, 0.99)),
+					  "p99_ns", bytes(durations_percentile_ns(stalls, 0.99)),
 					  "longest_ns", bytes(stalls->longest_ns));
 
 		if (top[i]->tid) {
 			json_object_set_new(entry, "comm", json_string(top[i]->comm));
 			json_object_set_new(entry, "tid", json_integer(top[i]->tid));
 			json_object_set_new(entry, "pid", json_integer(top[i]->pid));
-			json_object_set_new(entry, "of_command",
-					    json_boolean(story_is_mine(story, top[i]->pid)));
+			json_object_set_new(
+				entry, "of_command",
+				json_boolean(recorded_has_process(&story->recorded, top[i]->pid)));
 		}
 		json_array_append_new(list, entry);
 	}
@@ -102,13 +104,14 @@ static json_t *faults_json(const struct story *story)
 	json_t *list = json_array();
 	char cgroup[REPORT_TEXT];
 
-	for (unsigned i = 0; i < 3 && story->worst_fault[i].count; i++)
+	for (unsigned i = 0; i < MEMORY_WORST && story->memory.worst_fault[i].count; i++)
 		json_array_append_new(
 			list,
-			json_pack("{ss sI ss so}", "comm", story->worst_fault[i].comm, "tid",
-				  (json_int_t)story->worst_fault[i].tid, "cgroup",
-				  report_cgroup(cgroup, story, story->worst_fault[i].cgroup_id),
-				  "faults", bytes(story->worst_fault[i].count)));
+			json_pack("{ss sI ss so}", "comm", story->memory.worst_fault[i].comm, "tid",
+				  (json_int_t)story->memory.worst_fault[i].tid, "cgroup",
+				  report_cgroup(cgroup, story,
+						story->memory.worst_fault[i].cgroup_id),
+				  "faults", bytes(story->memory.worst_fault[i].count)));
 	return list;
 }
 
@@ -117,10 +120,10 @@ static json_t *reclaim_json(const struct story *story)
 	uint64_t scan_limits, steal_limits;
 	struct trace_vmstat did;
 
-	if (story->vmstat_count < 2)
+	if (story->reclaim.sample_count < 2)
 		return json_null(); /* not known */
-	story_vmstat(story, &did);
-	story_limit_reclaim(story, &scan_limits, &steal_limits);
+	reclaim_did(&story->reclaim, &did);
+	reclaim_for_limits(&story->reclaim, &scan_limits, &steal_limits);
 	return json_pack("{so so so so so so}", "scan_limits_pages", bytes(scan_limits),
 			 "steal_limits_pages", bytes(steal_limits), "scan_direct_pages",
 			 bytes(did.scan_direct_pages), "steal_direct_pages",
@@ -133,12 +136,13 @@ static json_t *dies_json(const struct story *story)
 {
 	json_t *list = json_array();
 
-	for (unsigned i = 0; i < story->die_count; i++)
+	for (unsigned i = 0; i < story->memory.die_count; i++)
 		json_array_append_new(
-			list, json_pack("{ss so so so}", "pci", story->die[i].pci,
-					"least_free_bytes", bytes(story->die[i].least_free_bytes),
-					"budget_bytes", bytes(story->die[i].budget_bytes),
-					"least_ns", at(story, story->die[i].least_ns)));
+			list,
+			json_pack("{ss so so so}", "pci", story->memory.die[i].pci,
+				  "least_free_bytes", bytes(story->memory.die[i].least_free_bytes),
+				  "budget_bytes", bytes(story->memory.die[i].budget_bytes),
+				  "least_ns", at(story, story->memory.die[i].least_ns)));
 	return list;
 }
 
@@ -147,17 +151,18 @@ static json_t *kills_json(const struct story *story)
 	json_t *list = json_array();
 	char cgroup[REPORT_TEXT];
 
-	for (uint64_t i = 0; i < story->kill_count && i < STORY_KILLS; i++)
+	for (uint64_t i = 0; i < story->kills.count && i < KILLS_MAX; i++)
 		json_array_append_new(
-			list, json_pack("{ss sI ss so}", "comm", story->kill[i].comm, "pid",
-					(json_int_t)story->kill[i].pid, "cgroup",
-					report_cgroup(cgroup, story, story->kill[i].cgroup_id),
-					"at_ns", at(story, story->kill[i].ts_ns)));
+			list,
+			json_pack("{ss sI ss so}", "comm", story->kills.kill[i].comm, "pid",
+				  (json_int_t)story->kills.kill[i].pid, "cgroup",
+				  report_cgroup(cgroup, story, story->kills.kill[i].cgroup_id),
+				  "at_ns", at(story, story->kills.kill[i].ts_ns)));
 	return list;
 }
 
 /* The settings that would have admitted all of them, null where none is known. */
-static json_t *settings_json(const struct story_refusal *refusal)
+static json_t *settings_json(const struct refusal *refusal)
 {
 	const struct replay_policy *with = &refusal->with;
 	json_t *settings;
@@ -182,8 +187,8 @@ static json_t *refusals_json(const struct story *story)
 	json_t *list = json_array();
 	char text[REPORT_TEXT];
 
-	for (unsigned i = 0; i < story->refusal_count; i++) {
-		const struct story_refusal *r = &story->refusal[i];
+	for (unsigned i = 0; i < story->refusals.count; i++) {
+		const struct refusal *r = &story->refusals.refusal[i];
 		const struct trace_verdict *v = &r->first;
 
 		json_array_append_new(
@@ -208,37 +213,43 @@ static json_t *refusals_json(const struct story *story)
 json_t *report_json(const char *path, const struct story *story, enum trace_file_end end)
 {
 	char file[4096];
-	bool any = story->verdict_count[PN_VERDICT_ADMIT] || story->verdict_count[PN_VERDICT_CAP] ||
-		   story->verdict_count[PN_VERDICT_REJECT];
-	json_t *drops = json_pack("{so so so so so}", "kernel", bytes(story->drops.kernel_count),
-				  "recorder", bytes(story->drops.recorder_count), "verdicts",
-				  bytes(story->drops.verdict_count), "overwritten",
-				  bytes(story->drops.old_count), "views",
-				  bytes(trace_views_left_out(story->views)));
-	json_t *verdicts = json_pack(
-		"{sb so so so so}", "recorded", (int)(story->has_config || any), "admitted",
-		bytes(story->verdict_count[PN_VERDICT_ADMIT]), "capped",
-		bytes(story->verdict_count[PN_VERDICT_CAP]), "refused",
-		bytes(story->verdict_count[PN_VERDICT_REJECT]), "refusals", refusals_json(story));
+	bool any = story->refusals.verdict_count[PN_VERDICT_ADMIT] ||
+		   story->refusals.verdict_count[PN_VERDICT_CAP] ||
+		   story->refusals.verdict_count[PN_VERDICT_REJECT];
+	json_t *drops =
+		json_pack("{so so so so so}", "kernel", bytes(story->recorded.drops.kernel_count),
+			  "recorder", bytes(story->recorded.drops.recorder_count), "verdicts",
+			  bytes(story->recorded.drops.verdict_count), "overwritten",
+			  bytes(story->recorded.drops.old_count), "views",
+			  bytes(trace_views_left_out(story->views)));
+	json_t *verdicts =
+		json_pack("{sb so so so so}", "recorded", (int)(story->recorded.has_config || any),
+			  "admitted", bytes(story->refusals.verdict_count[PN_VERDICT_ADMIT]),
+			  "capped", bytes(story->refusals.verdict_count[PN_VERDICT_CAP]), "refused",
+			  bytes(story->refusals.verdict_count[PN_VERDICT_REJECT]), "refusals",
+			  refusals_json(story));
 	json_t *stalls =
-		json_pack("{so so so so so so}", "recorded", bytes(story->stall_count), "count",
-			  bytes(story_stall_count(story)), "total_ns", bytes(story_stall_ns(story)),
-			  "tasks", stallers_json(story, &story->tasks), "cgroups",
-			  stallers_json(story, &story->cgroups), "kernel_threads",
-			  bytes(story->kthreads.count));
+		json_pack("{so so so so so so}", "recorded", bytes(story->stallers.recorded_count),
+			  "count", bytes(stallers_count(&story->stallers)), "total_ns",
+			  bytes(stallers_ns(&story->stallers)), "tasks",
+			  stallers_json(story, &story->stallers.tasks), "cgroups",
+			  stallers_json(story, &story->stallers.cgroups), "kernel_threads",
+			  bytes(story->stallers.kthreads.count));
 	json_t *memory = json_pack(
-		"{so so so so sf sf}", "total_bytes", bytes(story->total_bytes), "reserve_bytes",
-		bytes(story->reserve_bytes), "least_avail_bytes", bytes(story->least_avail_bytes),
-		"least_avail_ns", at(story, story->least_avail_ns), "most_psi_some",
-		story->most_some_pct, "most_psi_full", story->most_full_pct);
+		"{so so so so sf sf}", "total_bytes", bytes(story->memory.total_bytes),
+		"reserve_bytes", bytes(story->memory.reserve_bytes), "least_avail_bytes",
+		bytes(story->memory.least_avail_bytes), "least_avail_ns",
+		at(story, story->memory.least_avail_ns), "most_psi_some",
+		story->memory.most_some_pct, "most_psi_full", story->memory.most_full_pct);
 
 	json_t *command =
-		story->command_pid
-			? json_pack("{ss sI so sI}", "name", story->command, "pid",
-				    (json_int_t)story->command_pid, "wait_status",
-				    story->command_ended ? json_integer(story->command_status)
-							 : json_null(),
-				    "processes", (json_int_t)story->mine_count)
+		story->recorded.command_pid
+			? json_pack("{ss sI so sI}", "name", story->recorded.command, "pid",
+				    (json_int_t)story->recorded.command_pid, "wait_status",
+				    story->recorded.command_ended
+					    ? json_integer(story->recorded.command_status)
+					    : json_null(),
+				    "processes", (json_int_t)story->recorded.process_count)
 			: json_null();
 
 	return json_pack("{so ss ss so sI so so so so so so so so so so}", "command", command,

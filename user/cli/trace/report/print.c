@@ -16,17 +16,17 @@ typedef unsigned long long ull;
 
 static void print_command(FILE *out, const struct story *story)
 {
-	int status = story->command_status;
+	int status = story->recorded.command_status;
 
-	fprintf(out, "command  %s (%u)", story->command, story->command_pid);
-	if (!story->command_ended)
+	fprintf(out, "command  %s (%u)", story->recorded.command, story->recorded.command_pid);
+	if (!story->recorded.command_ended)
 		fprintf(out, ", still running at the end");
 	else if (WIFEXITED(status))
 		fprintf(out, ", exit %d", WEXITSTATUS(status));
 	else
 		fprintf(out, ", ended by signal %d", WTERMSIG(status));
 	fprintf(out, "; %u processes of it are in the records, marked * below\n",
-		story->mine_count);
+		story->recorded.process_count);
 }
 
 static void print_head(FILE *out, const char *path, const struct story *story,
@@ -46,44 +46,45 @@ static void print_head(FILE *out, const char *path, const struct story *story,
 		format_bytes(total, story->head.total_bytes),
 		trace_printable(kernel, sizeof(kernel), story->head.kernel),
 		trace_printable(agent, sizeof(agent), story->head.agent));
-	if (story->why[0])
-		fprintf(out, "written  %s\n", story->why);
-	if (story->command_pid)
+	if (story->recorded.why[0])
+		fprintf(out, "written  %s\n", story->recorded.why);
+	if (story->recorded.command_pid)
 		print_command(out, story);
 	fprintf(out,
 		"records  %llu; lost: %llu by the kernel's hooks, %llu by the recorder, %llu "
 		"verdicts; %llu older ones are not here\n",
-		(ull)story->record_count, (ull)story->drops.kernel_count,
-		(ull)story->drops.recorder_count, (ull)story->drops.verdict_count,
-		(ull)story->drops.old_count);
+		(ull)story->record_count, (ull)story->recorded.drops.kernel_count,
+		(ull)story->recorded.drops.recorder_count, (ull)story->recorded.drops.verdict_count,
+		(ull)story->recorded.drops.old_count);
 	if (trace_views_left_out(story->views))
 		fprintf(out, "         %llu of views beyond the first %u are not told of here\n",
 			(ull)trace_views_left_out(story->views), TRACE_VIEWS_MAX);
-	for (unsigned i = 0; i < story->unknown_count; i++)
-		if (story->unknown[i].count)
+	for (unsigned i = 0; i < story->recorded.unknown_count; i++)
+		if (story->recorded.unknown[i].count)
 			fprintf(out, "         %llu of a kind that is not known here: %u %s\n",
-				(ull)story->unknown[i].count, story->unknown[i].kind,
-				story->unknown[i].name);
+				(ull)story->recorded.unknown[i].count,
+				story->recorded.unknown[i].kind, story->recorded.unknown[i].name);
 }
 
 static void print_levels(FILE *out, const struct story *story)
 {
 	char text[FORMAT_BYTES], at[REPORT_TEXT], view[REPORT_TEXT], reasons[160];
 
-	if (!story->look_ns) {
+	if (!story->levels.look_ns) {
 		fprintf(out, "level    no snapshot in this trace\n");
 		return;
 	}
 	fprintf(out, "level   ");
 	for (int level = 3; level >= 0; level--)
 		fprintf(out, " %s %s%s", pn_mem_level_name((pn_mem_level)level),
-			format_duration(text, story->level_ns[level]), level ? "," : "\n");
-	if (!story->worst_level)
+			format_duration(text, story->levels.level_ns[level]), level ? "," : "\n");
+	if (!story->levels.worst_level)
 		return;
 	fprintf(out, "         %s first at %s of %s, because: %s\n",
-		pn_mem_level_name((pn_mem_level)story->worst_level),
-		report_at(at, story, story->worst_ns), report_view(view, story, story->worst_view),
-		format_reasons(reasons, sizeof(reasons), story->worst_reasons));
+		pn_mem_level_name((pn_mem_level)story->levels.worst_level),
+		report_at(at, story, story->levels.worst_ns),
+		report_view(view, story, story->levels.worst_view),
+		format_reasons(reasons, sizeof(reasons), story->levels.worst_reasons));
 }
 
 /* The cgroups that come first by a number of theirs that is not 0, each at its best place. */
@@ -94,12 +95,12 @@ struct top_views {
 
 static double peak_of(const struct story *story, uint32_t place)
 {
-	return (double)story->view[place].peak_bytes;
+	return (double)story->memory.view[place].peak_bytes;
 }
 
 static double growth_of(const struct story *story, uint32_t place)
 {
-	return story->view[place].growth_bytes_per_s;
+	return story->memory.view[place].growth_bytes_per_s;
 }
 
 static void find_top(const struct story *story,
@@ -140,21 +141,21 @@ static void print_peaks(FILE *out, const struct story *story)
 	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES], at[REPORT_TEXT], who[REPORT_TEXT];
 	struct top_views top;
 
-	if (story->has_look) {
+	if (story->memory.has_look) {
 		fprintf(out, "peak     least available %s of %s at %s (reserve %s)\n",
-			format_bytes(a, story->least_avail_bytes),
-			format_bytes(b, story->total_bytes),
-			report_at(at, story, story->least_avail_ns),
-			format_bytes(c, story->reserve_bytes));
-		fprintf(out, "         most PSI some %.2f, full %.2f", story->most_some_pct,
-			story->most_full_pct);
-		if (story->most_full_ns)
-			fprintf(out, " at %s", report_at(at, story, story->most_full_ns));
+			format_bytes(a, story->memory.least_avail_bytes),
+			format_bytes(b, story->memory.total_bytes),
+			report_at(at, story, story->memory.least_avail_ns),
+			format_bytes(c, story->memory.reserve_bytes));
+		fprintf(out, "         most PSI some %.2f, full %.2f", story->memory.most_some_pct,
+			story->memory.most_full_pct);
+		if (story->memory.most_full_ns)
+			fprintf(out, " at %s", report_at(at, story, story->memory.most_full_ns));
 		fprintf(out, "\n");
 	}
 	find_top(story, peak_of, &top);
 	for (unsigned i = 0; i < top.shown; i++) {
-		const struct story_view *view = &story->view[top.place[i]];
+		const struct memory_view *view = &story->memory.view[top.place[i]];
 
 		fprintf(out, "         %s: %s", report_view(who, story, top.place[i]),
 			format_bytes(a, view->peak_bytes));
@@ -171,30 +172,31 @@ static void print_growth(FILE *out, const struct story *story)
 	char a[FORMAT_BYTES], who[REPORT_TEXT];
 	struct top_views top;
 
-	if (!story->worst_level)
+	if (!story->levels.worst_level)
 		return;
 	fprintf(out, "before   in the 10 s before %s%s",
-		pn_mem_level_name((pn_mem_level)story->worst_level),
-		story->worst_ns == story->first_ns ? ", which are not in the trace" : "");
-	if (story->view[0].growth_bytes_per_s > 0)
+		pn_mem_level_name((pn_mem_level)story->levels.worst_level),
+		story->levels.worst_ns == story->first_ns ? ", which are not in the trace" : "");
+	if (story->memory.view[0].growth_bytes_per_s > 0)
 		fprintf(out, ": the host lost %s a second",
-			format_bytes(a, (uint64_t)story->view[0].growth_bytes_per_s));
+			format_bytes(a, (uint64_t)story->memory.view[0].growth_bytes_per_s));
 	fprintf(out, "\n");
 	find_top(story, growth_of, &top);
 	for (unsigned i = 0; i < top.shown; i++)
 		fprintf(out, "         %s took %s a second\n",
 			report_view(who, story, top.place[i]),
-			format_bytes(a, (uint64_t)story->view[top.place[i]].growth_bytes_per_s));
+			format_bytes(
+				a, (uint64_t)story->memory.view[top.place[i]].growth_bytes_per_s));
 	if (top.more)
 		fprintf(out, "         and %u more\n", top.more);
-	for (unsigned i = 0; i < 3 && story->worst_fault[i].count; i++)
+	for (unsigned i = 0; i < MEMORY_WORST && story->memory.worst_fault[i].count; i++)
 		fprintf(out, "         %s (%u) in %s ran into %llu of the page faults\n",
-			story->worst_fault[i].comm, story->worst_fault[i].tid,
-			report_cgroup(who, story, story->worst_fault[i].cgroup_id),
-			(ull)story->worst_fault[i].count);
+			story->memory.worst_fault[i].comm, story->memory.worst_fault[i].tid,
+			report_cgroup(who, story, story->memory.worst_fault[i].cgroup_id),
+			(ull)story->memory.worst_fault[i].count);
 }
 
-static void print_staller(FILE *out, const struct story *story, const struct story_staller *s)
+static void print_staller(FILE *out, const struct story *story, const struct staller *s)
 {
 	char total[FORMAT_BYTES], p99[FORMAT_BYTES], most[FORMAT_BYTES], cgroup[REPORT_TEXT];
 	char task[48] = "";
@@ -202,37 +204,38 @@ static void print_staller(FILE *out, const struct story *story, const struct sto
 	if (s->tid)
 		snprintf(task, sizeof(task), "%s (%u)", s->comm, s->tid);
 	fprintf(out, "       %c %8llu %9s %9s %9s  %-24s %s\n",
-		s->tid && story_is_mine(story, s->pid) ? '*' : ' ', (ull)s->stalls.count,
-		format_duration(total, s->stalls.total_ns),
-		format_duration(p99, story_percentile_ns(&s->stalls, 0.99)),
+		s->tid && recorded_has_process(&story->recorded, s->pid) ? '*' : ' ',
+		(ull)s->stalls.count, format_duration(total, s->stalls.total_ns),
+		format_duration(p99, durations_percentile_ns(&s->stalls, 0.99)),
 		format_duration(most, s->stalls.longest_ns), s->tid ? task : "all of",
 		report_cgroup(cgroup, story, s->cgroup_id));
 }
 
 static void print_stalls(FILE *out, const struct story *story)
 {
-	const struct story_staller *top[TOP];
+	const struct staller *top[TOP];
 	char total[FORMAT_BYTES];
 	unsigned n;
 
-	if (story_stall_count(story))
+	if (stallers_count(&story->stallers))
 		fprintf(out,
 			"stalls   %llu, %s of task time in all, by the hooks' count; %llu are "
 			"recorded\n",
-			(ull)story_stall_count(story),
-			format_duration(total, story_stall_ns(story)), (ull)story->stall_count);
-	else if (story->tasks.count)
+			(ull)stallers_count(&story->stallers),
+			format_duration(total, stallers_ns(&story->stallers)),
+			(ull)story->stallers.recorded_count);
+	else if (story->stallers.tasks.count)
 		fprintf(out, "stalls\n");
 	else
 		fprintf(out, "stalls   none\n");
-	if (!story->tasks.count)
+	if (!story->stallers.tasks.count)
 		return;
 	fprintf(out, "         %8s %9s %9s %9s  (those recorded)\n", "count", "total", "p99",
 		"longest");
-	n = story_top(&story->tasks, top, TOP);
+	n = stallers_top(&story->stallers.tasks, top, TOP);
 	for (unsigned i = 0; i < n; i++)
 		print_staller(out, story, top[i]);
-	n = story_top(&story->cgroups, top, TOP);
+	n = stallers_top(&story->stallers.cgroups, top, TOP);
 	for (unsigned i = 0; i < n; i++)
 		print_staller(out, story, top[i]);
 }
@@ -252,58 +255,58 @@ static void print_reclaim(FILE *out, const struct story *story)
 	struct trace_vmstat did;
 	bool any = false;
 
-	story_vmstat(story, &did);
-	story_limit_reclaim(story, &scan_limits, &steal_limits);
+	reclaim_did(&story->reclaim, &did);
+	reclaim_for_limits(&story->reclaim, &scan_limits, &steal_limits);
 	print_share(out, "tasks", did.scan_direct_pages, did.steal_direct_pages, &any);
 	print_share(out, "kswapd", did.scan_kswapd_pages, did.steal_kswapd_pages, &any);
 	print_share(out, "for cgroup limits", scan_limits, steal_limits, &any);
 	if (any)
 		fprintf(out, "\n");
-	else if (story->vmstat_count > 1)
+	else if (story->reclaim.sample_count > 1)
 		fprintf(out, "reclaim  none\n");
 	else
 		fprintf(out,
 			"reclaim  not known: it takes two samples of /proc/vmstat, this trace "
 			"has %llu\n",
-			(ull)story->vmstat_count);
-	if (story->memcg_count[PN_MEMCG_MAX] || story->memcg_count[PN_MEMCG_HIGH] ||
-	    story->memcg_count[PN_MEMCG_OOM])
+			(ull)story->reclaim.sample_count);
+	if (story->reclaim.memcg_count[PN_MEMCG_MAX] || story->reclaim.memcg_count[PN_MEMCG_HIGH] ||
+	    story->reclaim.memcg_count[PN_MEMCG_OOM])
 		fprintf(out, "cgroups  told of memory.max %llu, memory.high %llu, oom %llu times\n",
-			(ull)story->memcg_count[PN_MEMCG_MAX],
-			(ull)story->memcg_count[PN_MEMCG_HIGH],
-			(ull)story->memcg_count[PN_MEMCG_OOM]);
+			(ull)story->reclaim.memcg_count[PN_MEMCG_MAX],
+			(ull)story->reclaim.memcg_count[PN_MEMCG_HIGH],
+			(ull)story->reclaim.memcg_count[PN_MEMCG_OOM]);
 }
 
 static void print_kills(FILE *out, const struct story *story)
 {
 	char at[REPORT_TEXT], cgroup[REPORT_TEXT];
 
-	for (uint64_t i = 0; i < story->kill_count && i < STORY_KILLS; i++)
+	for (uint64_t i = 0; i < story->kills.count && i < KILLS_MAX; i++)
 		fprintf(out, "%s %s (%u) in %s at %s\n", i ? "        " : "killed  ",
-			story->kill[i].comm, story->kill[i].pid,
-			report_cgroup(cgroup, story, story->kill[i].cgroup_id),
-			report_at(at, story, story->kill[i].ts_ns));
-	if (story->kill_count > STORY_KILLS)
-		fprintf(out, "         and %llu more\n", (ull)(story->kill_count - STORY_KILLS));
+			story->kills.kill[i].comm, story->kills.kill[i].pid,
+			report_cgroup(cgroup, story, story->kills.kill[i].cgroup_id),
+			report_at(at, story, story->kills.kill[i].ts_ns));
+	if (story->kills.count > KILLS_MAX)
+		fprintf(out, "         and %llu more\n", (ull)(story->kills.count - KILLS_MAX));
 }
 
 static void print_dies(FILE *out, const struct story *story)
 {
 	char a[FORMAT_BYTES], b[FORMAT_BYTES], at[REPORT_TEXT];
 
-	for (unsigned i = 0; i < story->die_count; i++) {
-		const struct story_die *die = &story->die[i];
+	for (unsigned i = 0; i < story->memory.die_count; i++) {
+		const struct memory_die *die = &story->memory.die[i];
 
 		fprintf(out, "%s %u %s: least free %s of %s at %s\n", i ? "        " : "dies    ",
 			i, die->pci[0] ? die->pci : "(no PCI id)",
 			format_bytes(a, die->least_free_bytes), format_bytes(b, die->budget_bytes),
 			report_at(at, story, die->least_ns));
 	}
-	if (story->cuda_count)
-		fprintf(out, "         %llu CUDA memory calls\n", (ull)story->cuda_count);
+	if (story->memory.cuda_count)
+		fprintf(out, "         %llu CUDA memory calls\n", (ull)story->memory.cuda_count);
 }
 
-static void print_refusal(FILE *out, const struct story *story, const struct story_refusal *r)
+static void print_refusal(FILE *out, const struct story *story, const struct refusal *r)
 {
 	const struct trace_verdict *v = &r->first;
 	char at[REPORT_TEXT], need[FORMAT_BYTES], have[FORMAT_BYTES], text[REPORT_TEXT];
@@ -333,29 +336,30 @@ static void print_refusal(FILE *out, const struct story *story, const struct sto
 static void print_no_verdicts(FILE *out, const struct story *story)
 {
 	fprintf(out, "verdicts %s\n",
-		story->has_config
+		story->recorded.has_config
 			? "none that an engine reported"
 			: "not known: this trace is without the agent's records, and has none");
-	if (story->worst_level == PN_MEM_LEVEL_CRITICAL)
+	if (story->levels.worst_level == PN_MEM_LEVEL_CRITICAL)
 		fprintf(out, "         what took the memory may have done so without pn_admit, "
 			     "which can refuse it\n");
 }
 
 static void print_verdicts(FILE *out, const struct story *story)
 {
-	if (!story->verdict_count[PN_VERDICT_ADMIT] && !story->verdict_count[PN_VERDICT_CAP] &&
-	    !story->verdict_count[PN_VERDICT_REJECT]) {
+	if (!story->refusals.verdict_count[PN_VERDICT_ADMIT] &&
+	    !story->refusals.verdict_count[PN_VERDICT_CAP] &&
+	    !story->refusals.verdict_count[PN_VERDICT_REJECT]) {
 		print_no_verdicts(out, story);
 		return;
 	}
 	fprintf(out, "verdicts %llu admitted, %llu capped, %llu refused, as engines reported\n",
-		(ull)story->verdict_count[PN_VERDICT_ADMIT],
-		(ull)story->verdict_count[PN_VERDICT_CAP],
-		(ull)story->verdict_count[PN_VERDICT_REJECT]);
-	for (unsigned i = 0; i < story->refusal_count; i++)
-		print_refusal(out, story, &story->refusal[i]);
-	if (story->refusal_rest)
-		fprintf(out, "         and %llu more\n", (ull)story->refusal_rest);
+		(ull)story->refusals.verdict_count[PN_VERDICT_ADMIT],
+		(ull)story->refusals.verdict_count[PN_VERDICT_CAP],
+		(ull)story->refusals.verdict_count[PN_VERDICT_REJECT]);
+	for (unsigned i = 0; i < story->refusals.count; i++)
+		print_refusal(out, story, &story->refusals.refusal[i]);
+	if (story->refusals.rest_count)
+		fprintf(out, "         and %llu more\n", (ull)story->refusals.rest_count);
 }
 
 void report_print(FILE *out, const char *path, const struct story *story, enum trace_file_end end)

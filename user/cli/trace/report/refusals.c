@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What was refused or capped in a trace, and what would have admitted it: found by asking
- * user/core's admission again, as pnmem trace replay does, which says the same with these settings.
- */
+/* Refusals and their remedies. See refusals.h. */
+#include "cli/trace/report/refusals.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/trace/report/story.h"
 #include "core/u64.h"
 #include "pn_admission.h"
 #include "pn_memwatch.h"
@@ -19,18 +17,55 @@
 /* More than any machine has: what needs more comes from a file that is not right. */
 #define FREED_STEPS (1ull << 34)
 
-static struct story_refusal *refusal_get(struct story *story, const struct trace_verdict *verdict)
+void refusals_open(struct refusals *refusals)
 {
-	for (unsigned i = 0; i < story->refusal_count; i++) {
-		const struct trace_verdict *first = &story->refusal[i].first;
+	refusals->policy.recorded = refusals->policy.with = level_config_default;
+}
+
+void refusals_close(struct refusals *refusals)
+{
+	for (uint32_t i = 0; i < TRACE_VIEWS_MAX; i++)
+		free(refusals->view[i]);
+	for (unsigned i = 0; i < refusals->count; i++)
+		free(refusals->refusal[i].question);
+}
+
+void refusals_config(struct refusals *refusals, const struct trace_config *config)
+{
+	replay_recorded(config, &refusals->policy.recorded);
+	refusals->policy.with = refusals->policy.recorded;
+}
+
+/* What is carried from record to record of a view; NULL without memory or a place. */
+static struct replay_view *view_of(struct refusals *refusals, uint32_t place)
+{
+	if (place == TRACE_VIEW_NONE)
+		return NULL;
+	if (!refusals->view[place])
+		refusals->view[place] = calloc(1, sizeof(*refusals->view[place]));
+	return refusals->view[place];
+}
+
+void refusals_die(struct refusals *refusals, uint32_t place, const struct trace_die *die)
+{
+	struct replay_view *view = view_of(refusals, place);
+
+	if (view)
+		replay_die(view, &refusals->policy, die);
+}
+
+static struct refusal *refusal_get(struct refusals *refusals, const struct trace_verdict *verdict)
+{
+	for (unsigned i = 0; i < refusals->count; i++) {
+		const struct trace_verdict *first = &refusals->refusal[i].first;
 
 		if (first->pid == verdict->pid && first->ask == verdict->ask &&
 		    first->check == verdict->check && first->verdict == verdict->verdict)
-			return &story->refusal[i];
+			return &refusals->refusal[i];
 	}
-	if (story->refusal_count == STORY_REFUSALS)
+	if (refusals->count == REFUSALS_MAX)
 		return NULL;
-	return &story->refusal[story->refusal_count++];
+	return &refusals->refusal[refusals->count++];
 }
 
 /* ---- settings -----------------------------------------------------------------------------------
@@ -86,7 +121,7 @@ static bool lower_reserve(const struct replay_question *q, struct replay_policy 
 }
 
 /* How much less in use would have done, with the reserves as they were. */
-static void find_freed(struct story_refusal *refusal, const struct replay_question *q)
+static void find_freed(struct refusal *refusal, const struct replay_question *q)
 {
 	struct replay_policy with = refusal->with;
 	uint64_t least = refusal->freed_bytes / FREED_STEP, most = FREED_STEPS;
@@ -105,7 +140,7 @@ static void find_freed(struct story_refusal *refusal, const struct replay_questi
 }
 
 /* Makes *refusal->with admit this one too; where no settings do, none is named. */
-static void find_settings(struct story_refusal *refusal, const struct replay_question *q)
+static void find_settings(struct refusal *refusal, const struct replay_question *q)
 {
 	struct replay_policy *with = &refusal->with;
 	pn_admit_result result;
@@ -133,7 +168,7 @@ static void find_settings(struct story_refusal *refusal, const struct replay_que
  */
 
 /* Does the snapshot show room where the engine had none? Others' reservations are in no record. */
-static bool is_claimed(struct story_refusal *refusal, const struct replay_view *view)
+static bool is_claimed(struct refusal *refusal, const struct replay_view *view)
 {
 	const struct trace_verdict *v = &refusal->newest;
 	uint64_t there_bytes = v->check == PN_CHECK_HOST ? view->look.host_avail_bytes
@@ -149,7 +184,7 @@ static bool is_claimed(struct story_refusal *refusal, const struct replay_view *
 }
 
 /* It is asked again at each later look, until it is admitted. */
-static void wait_for_room(struct story_refusal *refusal, const struct replay_question *q)
+static void wait_for_room(struct refusal *refusal, const struct replay_question *q)
 {
 	if (refusal->count > 1)
 		return;
@@ -158,13 +193,13 @@ static void wait_for_room(struct story_refusal *refusal, const struct replay_que
 		*refusal->question = *q;
 }
 
-static void judge(struct story *story, struct story_refusal *refusal, struct replay_view *view)
+static void judge(struct refusals *refusals, struct refusal *refusal, struct replay_view *view)
 {
 	struct replay_question question;
 
 	if (refusal->newest.check == PN_CHECK_NONE) /* the batch's gate: the level alone */
 		return;
-	if (!view || replay_question(view, &story->policy, &refusal->newest, &question)) {
+	if (!view || replay_question(view, &refusals->policy, &refusal->newest, &question)) {
 		refusal->unsure = true;
 		return;
 	}
@@ -176,27 +211,29 @@ static void judge(struct story *story, struct story_refusal *refusal, struct rep
 	find_settings(refusal, &question);
 }
 
-void story_verdict(struct story *story, struct replay_view *view, uint64_t ts_ns,
-		   const struct trace_verdict *verdict)
+void refusals_verdict(struct refusals *refusals, const struct trace_verdict *verdict,
+		      uint64_t ts_ns)
 {
-	struct story_refusal *refusal;
+	struct replay_view *view = view_of(refusals, verdict->view);
+	struct refusal *refusal;
 	struct replay_question unused;
 
+	refusals->verdict_count[verdict->verdict]++;
 	if (verdict->verdict == PN_VERDICT_ADMIT) {
 		if (view) /* what it needed tells what later ones cost */
-			replay_question(view, &story->policy, verdict, &unused);
+			replay_question(view, &refusals->policy, verdict, &unused);
 		return;
 	}
-	refusal = refusal_get(story, verdict);
+	refusal = refusal_get(refusals, verdict);
 	if (!refusal) {
-		story->refusal_rest++;
+		refusals->rest_count++;
 		return;
 	}
 	if (!refusal->count++) {
 		refusal->first = *verdict;
 		refusal->first_ns = ts_ns;
 		refusal->waiting = true;
-		refusal->with = story->policy;
+		refusal->with = refusals->policy;
 		refusal->least_fit_tokens = verdict->fit_tokens;
 	}
 	refusal->newest = *verdict;
@@ -204,10 +241,10 @@ void story_verdict(struct story *story, struct replay_view *view, uint64_t ts_ns
 		refusal->least_fit_tokens = verdict->fit_tokens;
 	if (verdict->n_tokens > refusal->most_tokens)
 		refusal->most_tokens = verdict->n_tokens;
-	judge(story, refusal, view);
+	judge(refusals, refusal, view);
 }
 
-static bool would_admit(struct story_refusal *refusal, const struct replay_view *view)
+static bool would_admit(struct refusal *refusal, const struct replay_view *view)
 {
 	pn_admit_result result;
 	int known;
@@ -225,13 +262,17 @@ static bool would_admit(struct story_refusal *refusal, const struct replay_view 
 	return known >= 0 && result.verdict == PN_VERDICT_ADMIT;
 }
 
-void story_release(struct story *story, uint32_t place, const struct replay_view *view,
-		   uint64_t ts_ns)
+void refusals_look(struct refusals *refusals, const struct trace_look *look, uint64_t ts_ns)
 {
-	for (unsigned i = 0; i < story->refusal_count; i++) {
-		struct story_refusal *refusal = &story->refusal[i];
+	struct replay_view *view = view_of(refusals, look->view);
 
-		if (!refusal->waiting || refusal->first.view != place ||
+	if (!view)
+		return;
+	replay_see(view, look);
+	for (unsigned i = 0; i < refusals->count; i++) {
+		struct refusal *refusal = &refusals->refusal[i];
+
+		if (!refusal->waiting || refusal->first.view != look->view ||
 		    ts_ns <= refusal->first_ns || !would_admit(refusal, view))
 			continue;
 		refusal->waiting = false;

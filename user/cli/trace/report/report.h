@@ -27,9 +27,9 @@ const char *report_end(enum trace_file_end end); /* "whole" */
 const char *report_ask(uint32_t ask);            /* "request" */
 const char *report_check(uint32_t check);        /* "host" */
 /* Are there settings that would have admitted all of them? */
-bool report_has_settings(const struct story_refusal *refusal);
+bool report_has_settings(const struct refusal *refusal);
 /* What would have admitted them, "not known" if nothing in the trace says. */
 char *report_prevented(char buf[static REPORT_TEXT], const struct story *story,
-		       const struct story_refusal *refusal);
+		       const struct refusal *refusal);
 
 #endif

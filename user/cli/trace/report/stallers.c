@@ -1,8 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who stalled, how often and how long: bounded tables with a histogram each. See story.h. */
+/* Tables of stalls. See stallers.h. */
+#include "cli/trace/report/stallers.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-#include "cli/trace/report/story.h"
+#include "cli/trace/names.h"
+#include "core/u64.h"
+
+#define TASKS   4096 /* powers of two */
+#define CGROUPS 1024
+
+static bool table_open(struct staller_table *table, unsigned room)
+{
+	table->room = room;
+	table->entry = calloc(room, sizeof(table->entry[0]));
+	return table->entry;
+}
+
+bool stallers_open(struct stallers *stallers)
+{
+	return table_open(&stallers->tasks, TASKS) && table_open(&stallers->cgroups, CGROUPS);
+}
+
+void stallers_close(struct stallers *stallers)
+{
+	free(stallers->tasks.entry);
+	free(stallers->cgroups.entry);
+}
 
 /* Exact below 8 ns; from there on eight buckets for each power of two. */
 static unsigned bucket_of(uint64_t ns)
@@ -13,7 +38,7 @@ static unsigned bucket_of(uint64_t ns)
 		return (unsigned)ns;
 	power = 63 - (unsigned)__builtin_clzll(ns);
 	bucket = (power - 2) * 8 + (unsigned)(ns >> (power - 3) & 7);
-	return bucket < STORY_BUCKETS ? bucket : STORY_BUCKETS - 1;
+	return bucket < DURATION_BUCKETS ? bucket : DURATION_BUCKETS - 1;
 }
 
 /* The largest duration of a bucket. */
@@ -26,29 +51,30 @@ static uint64_t bucket_top_ns(unsigned bucket)
 	return ((8ull + bucket % 8 + 1) << (power - 3)) - 1;
 }
 
-void story_stalls_add(struct story_stalls *stalls, uint64_t ns)
+static void durations_add(struct durations *durations, uint64_t ns)
 {
-	stalls->count++;
-	stalls->total_ns += ns;
-	stalls->bucket[bucket_of(ns)]++;
-	if (ns > stalls->longest_ns)
-		stalls->longest_ns = ns;
+	durations->count++;
+	durations->total_ns += ns;
+	durations->bucket[bucket_of(ns)]++;
+	if (ns > durations->longest_ns)
+		durations->longest_ns = ns;
 }
 
-uint64_t story_percentile_ns(const struct story_stalls *stalls, double share)
+uint64_t durations_percentile_ns(const struct durations *durations, double share)
 {
-	uint64_t want = (uint64_t)(share * (double)stalls->count), seen = 0;
+	uint64_t want = (uint64_t)(share * (double)durations->count), seen = 0;
 
-	for (unsigned i = 0; i < STORY_BUCKETS; i++) {
-		seen += stalls->bucket[i];
+	for (unsigned i = 0; i < DURATION_BUCKETS; i++) {
+		seen += durations->bucket[i];
 		if (seen && seen >= want)
-			return bucket_top_ns(i) < stalls->longest_ns ? bucket_top_ns(i)
-								     : stalls->longest_ns;
+			return bucket_top_ns(i) < durations->longest_ns ? bucket_top_ns(i)
+									: durations->longest_ns;
 	}
-	return stalls->longest_ns;
+	return durations->longest_ns;
 }
 
-struct story_staller *story_table_get(struct story_table *table, uint64_t cgroup_id, uint32_t tid)
+/* The entry of a task or, with tid 0, a cgroup; NULL if there is no room. */
+static struct staller *table_get(struct staller_table *table, uint64_t cgroup_id, uint32_t tid)
 {
 	uint64_t key = tid ? tid : cgroup_id;
 	unsigned i = (key * 0x9e3779b97f4a7c15ull >> 32) % table->room;
@@ -68,12 +94,12 @@ struct story_staller *story_table_get(struct story_table *table, uint64_t cgroup
 	return &table->entry[i];
 }
 
-unsigned story_top(const struct story_table *table, const struct story_staller **ret, unsigned n)
+unsigned stallers_top(const struct staller_table *table, const struct staller **ret, unsigned n)
 {
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < table->room; i++) {
-		const struct story_staller *entry = &table->entry[i];
+		const struct staller *entry = &table->entry[i];
 		unsigned at;
 
 		if (!entry->used || !entry->stalls.count)
@@ -90,4 +116,46 @@ unsigned story_top(const struct story_table *table, const struct story_staller *
 		ret[at] = entry;
 	}
 	return count;
+}
+
+void stallers_add(struct stallers *stallers, const struct pn_event *event)
+{
+	struct staller *task, *cgroup;
+
+	if (!event->value)
+		return; /* it begins: the record of its end has the duration */
+	stallers->recorded_count++;
+	if (event->flags & PN_EVENT_F_KTHREAD) {
+		durations_add(&stallers->kthreads, event->value);
+		return;
+	}
+	task = table_get(&stallers->tasks, event->cgroup_id, event->tid);
+	if (task) {
+		task->pid = event->pid;
+		trace_printable(task->comm, sizeof(task->comm), event->comm);
+	}
+	durations_add(task ? &task->stalls : &stallers->tasks.rest, event->value);
+	cgroup = table_get(&stallers->cgroups, event->cgroup_id, 0);
+	durations_add(cgroup ? &cgroup->stalls : &stallers->cgroups.rest, event->value);
+}
+
+void stallers_look(struct stallers *stallers, const struct trace_look *look)
+{
+	if (!stallers->has_look) {
+		stallers->first_count = look->stalls;
+		stallers->first_ns = look->stall_ns;
+	}
+	stallers->has_look = true;
+	stallers->last_count = look->stalls;
+	stallers->last_ns = look->stall_ns;
+}
+
+uint64_t stallers_count(const struct stallers *stallers)
+{
+	return u64_sub(stallers->last_count, stallers->first_count);
+}
+
+uint64_t stallers_ns(const struct stallers *stallers)
+{
+	return u64_sub(stallers->last_ns, stallers->first_ns);
 }

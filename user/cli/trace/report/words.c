@@ -102,12 +102,12 @@ static char *enough_bytes(char buf[static FORMAT_BYTES], uint64_t bytes)
 	return format_bytes(buf, bytes + (tenth - bytes % tenth) % tenth);
 }
 
-bool report_has_settings(const struct story_refusal *refusal)
+bool report_has_settings(const struct refusal *refusal)
 {
 	return refusal->with.given && !refusal->no_settings && !refusal->unsure;
 }
 
-static void say_settings(struct text *text, const struct story_refusal *refusal)
+static void say_settings(struct text *text, const struct refusal *refusal)
 {
 	const struct replay_policy *with = &refusal->with;
 	const char *and = "";
@@ -131,7 +131,7 @@ static void say_settings(struct text *text, const struct story_refusal *refusal)
 }
 
 /* Bytes that others would have had to leave, and of what. */
-static void say_freed(struct text *text, const struct story_refusal *refusal)
+static void say_freed(struct text *text, const struct refusal *refusal)
 {
 	char bytes[FORMAT_BYTES];
 
@@ -147,7 +147,7 @@ static void say_freed(struct text *text, const struct story_refusal *refusal)
 }
 
 /* What no number of this trace says more of. */
-static void say_check(struct text *text, const struct story_refusal *refusal)
+static void say_check(struct text *text, const struct refusal *refusal)
 {
 	switch (refusal->first.check) {
 	case PN_CHECK_NONE:
@@ -166,7 +166,7 @@ static void say_check(struct text *text, const struct story_refusal *refusal)
 }
 
 char *report_prevented(char buf[static REPORT_TEXT], const struct story *story,
-		       const struct story_refusal *refusal)
+		       const struct refusal *refusal)
 {
 	struct text text = { buf, 0 };
 	char wait[FORMAT_BYTES];
