@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/trace/export/export.h"
+#include "cli/trace/export/html.h"
+#include "cli/trace/export/perfetto.h"
 #include "cli/trace/export/timeline.h"
 #include "core/replay.h"
 

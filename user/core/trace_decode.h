@@ -5,28 +5,6 @@
 
 #include "core/trace.h"
 
-/* A decoded record. */
-struct trace_item {
-	uint16_t kind;
-	uint64_t ts_ns;
-	const char *text; /* in the reader's buffer; "" where there is none */
-	/* By kind. A kind that this program does not know has none of them. */
-	union {
-		struct trace_schema schema;
-		struct trace_config config;
-		struct trace_name name;
-		struct pn_event event; /* ts_ns is the record's, comm ends in NUL */
-		struct trace_look look;
-		struct trace_die die;         /* pci ends in NUL */
-		struct trace_verdict verdict; /* comm ends in NUL */
-		struct trace_vmstat vmstat;
-		struct trace_drops drops;
-		struct trace_mark mark;
-		struct trace_end end;
-		unsigned char fixed[sizeof(struct trace_look)]; /* the largest */
-	};
-};
-
 /*
  * Decodes a record. A field that the writer did not know is 0; a field that this program does not
  * know is skipped. Returns 0 also for a kind that this program does not know. Returns -ERANGE if a

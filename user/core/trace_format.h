@@ -219,6 +219,28 @@ struct trace_end {
 	uint64_t record_count; /* before this one, schemas included */
 };
 
+/* A record in memory, decoded (core/trace_decode.h). */
+struct trace_item {
+	uint16_t kind;
+	uint64_t ts_ns;
+	const char *text; /* in the reader's buffer; "" where there is none */
+	/* By kind. A kind that this program does not know has none of them. */
+	union {
+		struct trace_schema schema;
+		struct trace_config config;
+		struct trace_name name;
+		struct pn_event event; /* ts_ns is the record's, comm ends in NUL */
+		struct trace_look look;
+		struct trace_die die;         /* pci ends in NUL */
+		struct trace_verdict verdict; /* comm ends in NUL */
+		struct trace_vmstat vmstat;
+		struct trace_drops drops;
+		struct trace_mark mark;
+		struct trace_end end;
+		unsigned char fixed[sizeof(struct trace_look)]; /* the largest */
+	};
+};
+
 _Static_assert(sizeof(struct trace_head) == 208, "file layout");
 _Static_assert(sizeof(struct trace_record_head) == 16, "file layout");
 _Static_assert(sizeof(struct trace_config) == 40, "file layout");

@@ -56,6 +56,35 @@ const char *words_verdict(uint32_t verdict)
 	return pick(names, 3, verdict);
 }
 
+const char *words_end(enum trace_file_end end)
+{
+	switch (end) {
+	case TRACE_FILE_WHOLE:
+		return "whole";
+	case TRACE_FILE_CUT:
+		return "cut";
+	case TRACE_FILE_DAMAGED:
+		return "damaged";
+	default:
+		return "unreadable";
+	}
+}
+
+const char *words_ask(uint32_t ask)
+{
+	static const char *const names[] = { "?", "request", "load", "load-die", "spike", "slot" };
+
+	return names[ask < 6 ? ask : 0];
+}
+
+const char *words_check(uint32_t check)
+{
+	static const char *const names[] = { "none", "psi_full", "host",  "cgroup",
+					     "die",  "no_die",   "window" };
+
+	return check < 7 ? names[check] : "?";
+}
+
 const char *words_mark(uint32_t of)
 {
 	static const char *const names[] = { "?",

@@ -7,12 +7,15 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/trace/file.h"
 #include "pn_event.h"
 
 /* What happened: "OOM kill", "memory.events max,oom". Returns buf. */
 char *words_event(char *buf, size_t buf_bytes, const struct pn_event *event);
-/* "admitted". */
-const char *words_verdict(uint32_t verdict);
+const char *words_verdict(uint32_t verdict);    /* "admitted" */
+const char *words_ask(uint32_t ask);            /* "request" */
+const char *words_check(uint32_t check);        /* "host" */
+const char *words_end(enum trace_file_end end); /* "whole" */
 /* What a mark is about: "dump". */
 const char *words_mark(uint32_t of);
 

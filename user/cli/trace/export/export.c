@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pnmem trace export: a trace file in a format that shows it as a picture. */
-#include "cli/trace/export/export.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,10 +7,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/trace/export/html.h"
+#include "cli/trace/export/perfetto.h"
 #include "cli/trace/export/timeline.h"
 #include "cli/trace/file.h"
-#include "cli/trace/report/report.h"
 #include "cli/trace/trace.h"
+#include "cli/trace/words.h"
 
 enum format {
 	FORMAT_NONE = 0,
@@ -96,7 +97,7 @@ static bool write_html(struct trace_file *file, struct trace_names *names,
 		timeline_add(timeline, &item);
 	}
 	*ret_end = trace_file_finish(file);
-	html_write(out, timeline, report_end(*ret_end));
+	html_write(out, timeline, words_end(*ret_end));
 	timeline_free(timeline);
 	return true;
 }

@@ -3,14 +3,14 @@
  * A trace as one page of HTML that needs no network: the lines of timeline.h as JSON in the
  * middle of a template (page.html) with its script (page*.js), built in.
  */
+#include "cli/trace/export/html.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/trace/export/export.h"
 #include "cli/trace/export/timeline.h"
-#include "cli/trace/report/report.h"
 #include "cli/trace/words.h"
 #include "trace_page.inc"
 

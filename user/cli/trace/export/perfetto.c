@@ -4,15 +4,15 @@
  * memory is bounded whatever the file's length, and the order is that of the file, which both
  * viewers sort. Times are microseconds of CLOCK_MONOTONIC; the clock's date is in "otherData".
  */
+#include "cli/trace/export/perfetto.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/format.h"
-#include "cli/trace/export/export.h"
 #include "cli/trace/export/tracks.h"
-#include "cli/trace/report/report.h"
 #include "cli/trace/words.h"
 #include "pn_admission.h"
 #include "pn_memwatch.h"
@@ -289,13 +289,13 @@ static void add_verdict(struct perfetto *p, const struct trace_item *item)
 	if (view == TRACE_VIEW_NONE)
 		return;
 	pid = tracks_group(p->tracks, TRACE_NAME_VIEW, view);
-	snprintf(name, sizeof(name), "%s %s", words_verdict(v->verdict), report_ask(v->ask));
+	snprintf(name, sizeof(name), "%s %s", words_verdict(v->verdict), words_ask(v->ask));
 	instant(p, item->ts_ns, pid, tracks_own(p->tracks, pid, TRACKS_VERDICTS), "verdict", name);
 	fprintf(p->out,
 		"\"because\":\"%s\",\"pid\":%u,\"tokens\":%d,\"fit_tokens\":%d,"
 		"\"need_bytes\":%llu,\"have_bytes\":%llu,\"reserve_bytes\":%llu,"
 		"\"psi_full_pct\":%.2f,\"psi_limit_pct\":%.2f,\"level\":\"%s\"}}",
-		report_check(v->check), v->pid, v->n_tokens, v->fit_tokens, (ull)v->need_bytes,
+		words_check(v->check), v->pid, v->n_tokens, v->fit_tokens, (ull)v->need_bytes,
 		(ull)v->have_bytes, (ull)v->reserve_bytes, v->psi_full_pct, v->psi_limit_pct,
 		pn_mem_level_name((pn_mem_level)v->level));
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "cli/format.h"
-#include "cli/trace/report/report.h"
 #include "cli/trace/words.h"
 #include "core/u64.h"
 #include "pn_admission.h"
@@ -383,12 +382,12 @@ static void add_verdict(struct timeline *timeline, const struct trace_item *item
 	trace_printable(comm, sizeof(comm), v->comm);
 	if (v->check == PN_CHECK_PSI_FULL)
 		snprintf(n->text, sizeof(n->text), "%s of %s (%u): PSI full %.2f, limit %.2f",
-			 report_ask(v->ask), comm, v->pid, v->psi_full_pct, v->psi_limit_pct);
+			 words_ask(v->ask), comm, v->pid, v->psi_full_pct, v->psi_limit_pct);
 	else
 		snprintf(n->text, sizeof(n->text),
-			 "%s of %s (%u): %s, needs %s, has %s above the reserve",
-			 report_ask(v->ask), comm, v->pid, report_check(v->check),
-			 format_bytes(need, v->need_bytes), format_bytes(have, v->have_bytes));
+			 "%s of %s (%u): %s, needs %s, has %s above the reserve", words_ask(v->ask),
+			 comm, v->pid, words_check(v->check), format_bytes(need, v->need_bytes),
+			 format_bytes(have, v->have_bytes));
 }
 
 /* That it was written out comes when all is over, and would only make the span longer. */

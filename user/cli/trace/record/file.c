@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The trace file that pnmem trace record writes. See record.h. */
+/* The trace file that pnmem trace record writes. See file.h. */
+#include "cli/trace/record/file.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -8,7 +10,6 @@
 #include <unistd.h>
 
 #include "cli/trace/file.h"
-#include "cli/trace/record/record.h"
 #include "pn_mem_state.h"
 
 static uint64_t now_ns(clockid_t clock)

@@ -3,6 +3,8 @@
  * The helper of pnmem trace record: pnmemd, which alone has the kernel hooks, run for its records.
  * A process of its own, with rings of its own, so that the agent's latency is left alone.
  */
+#include "cli/trace/record/helper.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,7 +15,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/trace/record/record.h"
 
 /* PNMEM_AGENT; else beside this program, as it is built, or as it is installed. */
 static void find_program(char *path, size_t bytes)

@@ -3,7 +3,6 @@
  * pnmem trace record: every record of the kernel's hooks, from a helper, and the agent's snapshots
  * and verdicts, into one file; for a time, for as long as a command runs, or until ^C.
  */
-#include "cli/trace/record/record.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,6 +19,9 @@
 
 #include "cli/cli.h"
 #include "cli/format.h"
+#include "cli/trace/record/file.h"
+#include "cli/trace/record/helper.h"
+#include "cli/trace/record/tasks.h"
 #include "cli/trace/trace.h"
 #include "core/trace_decode.h"
 #include "pn_memwatch.h"

@@ -4,12 +4,12 @@
  * parents leads to it, or to us, who are given its orphans. Looked up when a process is first met
  * in a record: one that has ended by then is not marked.
  */
+#include "cli/trace/record/tasks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "cli/trace/record/record.h"
 
 #define SLOTS     4096
 #define DEPTH_MAX 64

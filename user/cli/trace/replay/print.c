@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The words of a replay. They depend on the file and the settings alone: no time of day, no locale.
- * See replay.h.
+ * See print.h.
  */
+#include "cli/trace/replay/print.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/format.h"
-#include "cli/trace/replay/replay.h"
-#include "cli/trace/report/report.h"
+#include "cli/trace/names.h"
 #include "cli/trace/words.h"
 #include "pn_memwatch.h"
 
@@ -45,11 +46,11 @@ static void print_verdict(const struct replay_change *c)
 	char comm[16], bytes[FORMAT_BYTES];
 
 	trace_printable(comm, sizeof(comm), v->comm);
-	printf("%s of %s (%u): %s", report_ask(v->ask), comm, v->pid, words_verdict(v->verdict));
+	printf("%s of %s (%u): %s", words_ask(v->ask), comm, v->pid, words_verdict(v->verdict));
 	if (v->verdict == PN_VERDICT_CAP)
 		printf(" at %d", v->fit_tokens);
 	if (v->check)
-		printf(" (%s)", report_check(v->check));
+		printf(" (%s)", words_check(v->check));
 	printf(" -> %s%s", c->estimate ? "about " : "", words_verdict(c->result->verdict));
 	if (c->result->verdict == PN_VERDICT_CAP)
 		printf(" at %d", c->result->fit_tokens);
@@ -60,7 +61,7 @@ static void print_verdict(const struct replay_change *c)
 		       words_finite(c->result->psi_limit_pct));
 	else
 		printf(" (%s%shas %s above the reserve)\n",
-		       c->result->check ? report_check(c->result->check) : "",
+		       c->result->check ? words_check(c->result->check) : "",
 		       c->result->check ? " " : "", format_bytes(bytes, c->result->have_bytes));
 }
 
@@ -86,7 +87,7 @@ static void print_end(const struct replay_summary *s, enum trace_file_end end)
 
 	printf("levels    %llu looks in %s, file %s: otherwise %llu times, for %s of all views' "
 	       "time\n",
-	       (ull)s->look_count, format_duration(a, s->span_ns), report_end(end),
+	       (ull)s->look_count, format_duration(a, s->span_ns), words_end(end),
 	       (ull)s->change_count, format_duration(b, s->differ_ns));
 	for (int level = 3; level >= 0; level--)
 		if (s->level_ns[level] || s->with_ns[level])
@@ -154,18 +155,18 @@ static json_t *change_json(const struct replay_change *c)
 		return ret;
 	}
 	json_object_set_new(ret, "what", json_string("verdict"));
-	json_object_set_new(ret, "ask", json_string(report_ask(v->ask)));
+	json_object_set_new(ret, "ask", json_string(words_ask(v->ask)));
 	json_object_set_new(ret, "pid", json_integer(v->pid));
 	json_object_set_new(ret, "comm", json_string(trace_printable(comm, sizeof(comm), v->comm)));
 	json_object_set_new(ret, "estimate", json_boolean(c->estimate));
 	json_object_set_new(ret, "recorded",
 			    json_pack("{ss ss si sI sI}", "verdict", words_verdict(v->verdict),
-				      "check", report_check(v->check), "fit_tokens", v->fit_tokens,
+				      "check", words_check(v->check), "fit_tokens", v->fit_tokens,
 				      "have_bytes", (json_int_t)v->have_bytes, "reserve_bytes",
 				      (json_int_t)v->reserve_bytes));
 	json_object_set_new(ret, "with",
 			    json_pack("{ss ss si sI sI}", "verdict", words_verdict(r->verdict),
-				      "check", report_check(r->check), "fit_tokens", r->fit_tokens,
+				      "check", words_check(r->check), "fit_tokens", r->fit_tokens,
 				      "have_bytes", (json_int_t)r->have_bytes, "reserve_bytes",
 				      (json_int_t)r->reserve_bytes));
 	return ret;
@@ -184,7 +185,7 @@ static void json_end(const struct replay_summary *s, enum trace_file_end end)
 {
 	fputs(any_change ? "\n]" : "]", stdout);
 	put_json("summary",
-		 json_pack("{ss sI sI sI sI sI so so sI sI sI}", "end", report_end(end), "span_ns",
+		 json_pack("{ss sI sI sI sI sI so so sI sI sI}", "end", words_end(end), "span_ns",
 			   (json_int_t)s->span_ns, "looks", (json_int_t)s->look_count,
 			   "looks_not_replayed", (json_int_t)s->unknown_count, "level_changes",
 			   (json_int_t)s->change_count, "differ_ns", (json_int_t)s->differ_ns,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pnmem trace replay: the recorded numbers with other settings. */
-#include "cli/trace/replay/replay.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/trace/replay/print.h"
 #include "cli/trace/trace.h"
 #include "cli/trace/views.h"
 #include "core/settings.h"

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report as JSON: the same numbers, in bytes, nanoseconds and percent. */
+#include "cli/trace/report/json.h"
+
 #include <jansson.h>
 #include <string.h>
 
 #include "cli/format.h"
-#include "cli/trace/report/report.h"
+#include "cli/trace/report/words.h"
+#include "cli/trace/words.h"
 #include "pn_admission.h"
 #include "pn_memwatch.h"
 
@@ -195,8 +198,8 @@ static json_t *refusals_json(const struct story *story)
 			list,
 			json_pack("{ss ss ss sI ss sI so si so so so sf sf so so ss}", "verdict",
 				  v->verdict == PN_VERDICT_CAP ? "cap" : "reject", "ask",
-				  report_ask(v->ask), "comm", v->comm, "pid", (json_int_t)v->pid,
-				  "check", report_check(v->check), "count", (json_int_t)r->count,
+				  words_ask(v->ask), "comm", v->comm, "pid", (json_int_t)v->pid,
+				  "check", words_check(v->check), "count", (json_int_t)r->count,
 				  "first_ns", at(story, r->first_ns), "fit_tokens",
 				  (int)v->fit_tokens, "need_bytes", bytes(v->need_bytes),
 				  "have_bytes", bytes(v->have_bytes), "reserve_bytes",
@@ -253,7 +256,7 @@ json_t *report_json(const char *path, const struct story *story, enum trace_file
 			: json_null();
 
 	return json_pack("{so ss ss so sI so so so so so so so so so so}", "command", command,
-			 "file", trace_printable(file, sizeof(file), path), "end", report_end(end),
+			 "file", trace_printable(file, sizeof(file), path), "end", words_end(end),
 			 "trace", head_json(story), "records", (json_int_t)story->record_count,
 			 "lost", drops, "level", level_json(story), "memory", memory, "views",
 			 views_json(story), "faults", faults_json(story), "stalls", stalls,

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The report for people: a screenful. */
+#include "cli/trace/report/print.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "cli/format.h"
-#include "cli/trace/report/report.h"
+#include "cli/trace/report/words.h"
+#include "cli/trace/words.h"
 #include "pn_admission.h"
 #include "pn_memwatch.h"
 
@@ -39,7 +42,7 @@ static void print_head(FILE *out, const char *path, const struct story *story,
 	struct tm tm;
 
 	strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime_r(&wall_s, &tm));
-	fprintf(out, "trace    %s, %s\n", path, report_end(end));
+	fprintf(out, "trace    %s, %s\n", path, words_end(end));
 	fprintf(out, "span     %s from %s UTC on %s: %u CPUs, %s, Linux %s, %s\n",
 		format_duration(span, span_ns), when,
 		trace_printable(host, sizeof(host), story->head.host), story->head.n_cpus,
@@ -312,8 +315,8 @@ static void print_refusal(FILE *out, const struct story *story, const struct ref
 	char at[REPORT_TEXT], need[FORMAT_BYTES], have[FORMAT_BYTES], text[REPORT_TEXT];
 
 	fprintf(out, "         %llu x %s %s of %s (%u), first at %s: %s: ", (ull)r->count,
-		v->verdict == PN_VERDICT_CAP ? "capped" : "refused", report_ask(v->ask), v->comm,
-		v->pid, report_at(at, story, r->first_ns), report_check(v->check));
+		v->verdict == PN_VERDICT_CAP ? "capped" : "refused", words_ask(v->ask), v->comm,
+		v->pid, report_at(at, story, r->first_ns), words_check(v->check));
 	if (v->check == PN_CHECK_PSI_FULL)
 		fprintf(out, "full %.2f at a limit of %.2f", v->psi_full_pct, v->psi_limit_pct);
 	else if (v->check == PN_CHECK_NONE)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pnmem trace report: reads a file once, as a stream, and tells its story. */
-#include "cli/trace/report/report.h"
 
 #include <jansson.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
 #include "cli/snapshot_json.h"
+#include "cli/trace/report/json.h"
+#include "cli/trace/report/print.h"
 #include "cli/trace/trace.h"
 
 int cmd_trace_report(int argc, char **argv)

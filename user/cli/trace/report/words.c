@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The words of a report. See report.h. */
+/* The words of a report. See words.h. */
+#include "cli/trace/report/words.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/format.h"
-#include "cli/trace/report/report.h"
 #include "pn_admission.h"
 
 char *report_at(char buf[static REPORT_TEXT], const struct story *story, uint64_t ts_ns)
@@ -36,35 +37,6 @@ char *report_view(char buf[static REPORT_TEXT], const struct story *story, uint3
 
 	snprintf(buf, REPORT_TEXT, "%s", trace_views_label(story->views, view, label));
 	return buf;
-}
-
-const char *report_end(enum trace_file_end end)
-{
-	switch (end) {
-	case TRACE_FILE_WHOLE:
-		return "whole";
-	case TRACE_FILE_CUT:
-		return "cut";
-	case TRACE_FILE_DAMAGED:
-		return "damaged";
-	default:
-		return "unreadable";
-	}
-}
-
-const char *report_ask(uint32_t ask)
-{
-	static const char *const names[] = { "?", "request", "load", "load-die", "spike", "slot" };
-
-	return names[ask < 6 ? ask : 0];
-}
-
-const char *report_check(uint32_t check)
-{
-	static const char *const names[] = { "none", "psi_full", "host",  "cgroup",
-					     "die",  "no_die",   "window" };
-
-	return check < 7 ? names[check] : "?";
 }
 
 /* A list in a buffer of REPORT_TEXT, of which `used` are in use. */

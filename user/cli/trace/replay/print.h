@@ -3,8 +3,8 @@
  * What pnmem trace replay found, for people and as JSON, written as it is found: a line or an
  * object for each place where a level or a verdict begins to differ, or ceases to, and a summary.
  */
-#ifndef PNMEM_CLI_TRACE_REPLAY_REPLAY_H
-#define PNMEM_CLI_TRACE_REPLAY_REPLAY_H
+#ifndef PNMEM_CLI_TRACE_REPLAY_PRINT_H
+#define PNMEM_CLI_TRACE_REPLAY_PRINT_H
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ struct replay_change {
 	struct replay_level with;
 };
 
-/* print.c. The same calls for both: begin, any number of changes, end. */
+/* The same calls for both forms: begin, any number of changes, end. */
 void replay_begin(bool json, const char *path, const struct replay_policy *policy);
 void replay_change(bool json, const struct replay_change *change);
 void replay_end(bool json, const struct replay_summary *summary, enum trace_file_end end);

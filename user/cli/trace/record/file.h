@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The trace file that pnmem trace record writes. */
+#ifndef PNMEM_CLI_TRACE_RECORD_FILE_H
+#define PNMEM_CLI_TRACE_RECORD_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/trace.h"
+
+struct record_file {
+	const char *path;
+	int fd;
+	int err; /* -errno of a failed write: nothing is written from then on */
+	uint64_t record_count;
+	uint64_t file_bytes;
+	struct trace_drops drops; /* as last told */
+	uint32_t level; /* worst of the last looks of each view, roughly: the last one's */
+	bool has_level;
+	size_t used;
+	unsigned char buffer[256u << 10];
+};
+
+/* Creates the file and writes its start. 0, or -errno. */
+int record_file_open(struct record_file *file, const char *path);
+/* Writes a whole, sealed record as it is. */
+void record_file_add(struct record_file *file, const void *record, size_t bytes);
+/* Lays out and writes one, at this moment. */
+void record_file_put(struct record_file *file, uint16_t kind, const void *fixed, size_t bytes,
+		     const char *text);
+/* To the disk. Returns 0 or file->err. */
+int record_file_flush(struct record_file *file);
+/* Writes the end, if all is there and no write has failed; closes. Returns 0 or file->err. */
+int record_file_close(struct record_file *file, bool whole);
+
+#endif

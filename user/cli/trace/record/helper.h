@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The helper process, which has the kernel hooks. */
+#ifndef PNMEM_CLI_TRACE_RECORD_HELPER_H
+#define PNMEM_CLI_TRACE_RECORD_HELPER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core/trace.h"
+
+struct record_helper {
+	pid_t pid;
+	int in_fd;  /* closed: it is to end */
+	int out_fd; /* records; -1: it has ended */
+	int status; /* wait status, once pid is 0 */
+	size_t from, to;
+	unsigned char buffer[1u << 20];
+};
+
+/* Starts it. 0, or with a message CLI_FAILED. */
+int record_helper_start(struct record_helper *helper);
+/* Takes all whole records that one read gives. False at its end. */
+bool record_helper_read(struct record_helper *helper,
+			void (*fn)(void *arg, const struct trace_record *record, const void *raw,
+				   size_t bytes),
+			void *arg);
+/* Waits for its end. */
+void record_helper_end(struct record_helper *helper);
+
+#endif
