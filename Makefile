@@ -75,7 +75,7 @@ tools      := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/*.c)) $(B)/tool
 
 objs = $(patsubst %.c,$(B)/$(1)/%.o,$(2))
 # The sources of a list that have one of these names.
-named = $(filter $(addprefix %/,$(1)) $(addprefix %/trace_,$(1)),$(2))
+named = $(filter $(addprefix %/,$(1)),$(2))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -172,13 +172,13 @@ $(addprefix $(B)/,pnmemd pnmem pnmem-dies):
 	$(link)
 
 # The page of pnmem trace export --html, as strings.
-page_src := $(wildcard user/cli/trace_page* user/cli/trace/export/page*)
+page_src := $(wildcard user/cli/trace/export/page*)
 $(B)/gen/trace_page.inc: $(page_src)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)for kind in html js; do \
 		echo "static const char page_$$kind[] ="; \
-		cat $(dir $(firstword $(page_src)))*page*.$$kind | sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/'; \
+		cat user/cli/trace/export/page*.$$kind | sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/'; \
 		echo ';'; \
 	done > $@
 
@@ -228,9 +228,11 @@ $(test_parts):
 
 # The agent's message handler is fuzzed with the agent behind it.
 fuzz_more_fuzz_serve := $(filter-out user/agent/main.c,$(agent_src)) tests/support/made_host.c
-fuzz_more_fuzz_trace_story := $(call named,story.c refusals.c stallers.c names.c views.c,$(cli_src))
-fuzz_more_fuzz_trace_export := $(call named,perfetto.c tracks.c timeline.c html.c words.c report_words.c names.c \
-		views.c format.c,$(cli_src))
+fuzz_more_fuzz_trace_story := $(addprefix user/cli/trace/,names.c views.c) \
+		$(call named,story.c kills.c levels.c memory.c reclaim.c recorded.c refusals.c \
+		stallers.c,$(cli_src))
+fuzz_more_fuzz_trace_export := $(addprefix user/cli/trace/,words.c names.c views.c) \
+		$(call named,perfetto.c tracks.c timeline.c html.c format.c,$(cli_src))
 $(B)/fuzz/fuzz_serve: libs = $(agent_libs)
 $(B)/fuzz/fuzz_serve: $(B)/bpf/pnmem.skel.h $(B)/bpf/cuda.skel.h
 $(B)/fuzz/fuzz_trace_export: $(B)/gen/trace_page.inc
