@@ -1109,6 +1109,31 @@ static void test_recording_behind(void **state)
 	assert_int_equal(asked.dump.drops.recorder_count, 0);
 }
 
+/* A client can add only so much to what the recorder says is lost. */
+static void test_losses_claimed(void **state)
+{
+	struct proto_verdicts claim = {
+		.header = proto_header_make(PROTO_VERDICT, sizeof(claim), 1),
+		.dropped = UINT32_MAX,
+	};
+	struct raw_client client;
+	struct content dump;
+	char path[256];
+
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	assert_int_equal(raw_client_open(&client, agent.socket_path), 0);
+	for (int i = 0; i < 64; i++)
+		assert_true(send(client.sock, &claim, sizeof(claim), MSG_NOSIGNAL) ==
+			    sizeof(claim));
+	/* It is answered behind the claims. */
+	assert_int_equal(raw_hello(client.sock), 0);
+	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
+	dump = read_file(path);
+	unlink(path);
+	assert_int_equal(dump.drops.verdict_count, 64 * 4096);
+	raw_client_close(&client);
+}
+
 /* It is told once it reads again, not only at its end. */
 static void test_recording_catches_up(void **state)
 {
@@ -1278,6 +1303,7 @@ int main(void)
 		recorder_test(test_flood_of_records),
 		recorder_test(test_full_disk),
 		recorder_test(test_verdicts),
+		recorder_test(test_losses_claimed),
 		recorder_test(test_recording_behind),
 		recorder_test(test_recording_catches_up),
 		recorder_test(test_refused_by_the_gate),

@@ -41,19 +41,21 @@ static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, c
 	if (state == *logged)
 		return;
 	if (state == PN_SRC_STALE)
-		log_line(LOG_WARNING, "%s cannot be read (%s): its last good value stays in use",
-			 name, strerror(-sample->source_err[src]));
+		log_limited(LOG_KIND_GROUPS, LOG_WARNING,
+			    "%s cannot be read (%s): its last good value stays in use", name,
+			    strerror(-sample->source_err[src]));
 	else if (state == PN_SRC_GONE && src == PN_SRC_CGROUP)
-		log_line(LOG_NOTICE, "%s: the group was removed, its engines go by the host's",
-			 name);
+		log_limited(LOG_KIND_GROUPS, LOG_NOTICE,
+			    "%s: the group was removed, its engines go by the host's", name);
 	else if (state == PN_SRC_UNSUPPORTED)
-		log_line(LOG_NOTICE,
-			 "%s: switched off in this kernel, levels come from bytes alone", name);
+		log_limited(LOG_KIND_GROUPS, LOG_NOTICE,
+			    "%s: switched off in this kernel, levels come from bytes alone", name);
 	else if (state == PN_SRC_ESTIMATED)
-		log_line(LOG_NOTICE,
-			 "%s: not in this kernel, `some` is estimated from the stall hook", name);
+		log_limited(LOG_KIND_GROUPS, LOG_NOTICE,
+			    "%s: not in this kernel, `some` is estimated from the stall hook",
+			    name);
 	else if (state == PN_SRC_OK && (*logged == PN_SRC_STALE || *logged == PN_SRC_GONE))
-		log_line(LOG_NOTICE, "%s can be read again", name);
+		log_limited(LOG_KIND_GROUPS, LOG_NOTICE, "%s can be read again", name);
 	*logged = state;
 }
 
@@ -191,6 +193,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 	log_sources(agent, NULL);
 	plan_next(agent, now_ns);
 	pressure_watch_look(agent, now_ns);
+	log_left_out(now_ns);
 	follow_look(agent, now_ns);
 }
 

@@ -23,13 +23,6 @@
 
 /* What the finder said, for each wake-up. */
 #define REPORTS_MAX 16
-/* A file that cannot be probed is anyone's to make: a line for each kind in so long. */
-#define LINE_GAP_NS (60 * S_NS)
-
-struct line_limit {
-	uint64_t next_ns;
-	unsigned left_out;
-};
 
 struct cuda_watch {
 	struct agent *agent;
@@ -40,7 +33,6 @@ struct cuda_watch {
 	bool has_begun;
 	bool finder_gone;
 	struct finder_report last; /* its numbers */
-	struct line_limit limit[FINDER_NO_ROOM + 1];
 	pid_t sampler_pid;
 	uint64_t calls_marked;
 };
@@ -67,36 +59,23 @@ static int on_ring(sd_event_source *source, int fd, uint32_t revents, void *user
 /* ---- the finder --------------------------------------------------------------------------------
  */
 
-static void log_report(struct cuda_watch *watch, const struct finder_report *report)
+static void log_report(const struct finder_report *report)
 {
-	struct line_limit *limit = &watch->limit[report->about];
-	uint64_t now_ns = clock_now_ns();
-	char more[64] = "";
-
-	if (now_ns < limit->next_ns) {
-		limit->left_out++;
-		return;
-	}
-	if (limit->left_out)
-		snprintf(more, sizeof(more), " (and %u more before)", limit->left_out);
-	limit->left_out = 0;
-	limit->next_ns = now_ns + LINE_GAP_NS;
 	if (report->about == FINDER_BAD)
-		log_line(LOG_NOTICE, "a libcuda that process %d uses cannot be probed: %s%s",
-			 report->pid,
-			 report->err == -EREMOTE   ? "it is not on a file system of this machine"
-			 : report->err == -ENOEXEC ? "it has none of the memory calls"
-						   : strerror(-report->err),
-			 more);
+		log_limited(LOG_KIND_LIBRARIES, LOG_NOTICE,
+			    "a libcuda that process %d uses cannot be probed: %s", report->pid,
+			    report->err == -EREMOTE   ? "it is not on a file system of this machine"
+			    : report->err == -ENOEXEC ? "it has none of the memory calls"
+						      : strerror(-report->err));
 	else if (report->about == FINDER_SLOW)
-		log_line(LOG_WARNING,
-			 "looking for libcuda in process %d took too long: it is left out for a "
-			 "while%s",
-			 report->pid, more);
+		log_limited(LOG_KIND_LIBRARIES, LOG_WARNING,
+			    "looking for libcuda in process %d took too long: it is left out for a "
+			    "while",
+			    report->pid);
 	else if (report->about == FINDER_NO_ROOM)
-		log_line(LOG_WARNING,
-			 "a libcuda that process %d uses is not probed: others have the places%s",
-			 report->pid, more);
+		log_limited(LOG_KIND_LIBRARIES, LOG_WARNING,
+			    "a libcuda that process %d uses is not probed: others have the places",
+			    report->pid);
 }
 
 static void on_report(struct cuda_watch *watch, const struct finder_report *report)
@@ -105,7 +84,7 @@ static void on_report(struct cuda_watch *watch, const struct finder_report *repo
 	if (report->about == FINDER_USES && report->pid != watch->sampler_pid)
 		cuda_hooks_know(watch->hooks, report->pid);
 	else if (report->about >= FINDER_BAD && report->about <= FINDER_NO_ROOM)
-		log_report(watch, report);
+		log_report(report);
 }
 
 static void lost(struct cuda_watch *watch)

@@ -164,7 +164,7 @@ static void say_failed(struct sampler *s)
 		what = "dies turn stale, until pnmemd is restarted";
 	else if (others_go_on(s))
 		what = "that die turns stale, it is tried again; the others go on";
-	log_line(LOG_WARNING, "die sampler: %s; %s", s->why, what);
+	log_limited(LOG_KIND_SAMPLER, LOG_WARNING, "die sampler: %s; %s", s->why, what);
 	s->failing = true;
 	s->recovered = false;
 }
@@ -302,7 +302,7 @@ static void ask(struct sampler *s, uint64_t now_ns)
 static void say_recovered(struct sampler *s)
 {
 	if (s->failing && !s->recovered)
-		log_line(LOG_NOTICE, "die sampler: samples again");
+		log_limited(LOG_KIND_SAMPLER, LOG_NOTICE, "die sampler: samples again");
 	s->recovered = true;
 }
 

@@ -58,17 +58,26 @@ static void child_gone(struct recorder *recorder)
 	waitpid(recorder->child_pid, NULL, WNOHANG);
 }
 
-/* A file that cannot be written is told once, until one can be written or the reason changes. */
+/*
+ * A file that cannot be written is told once, until one can be written or the reason changes. Any
+ * user can have files of its own episodes written.
+ */
 static void tell_written(struct recorder *recorder, const char *path,
 			 const struct recorder_answer *answer)
 {
-	if (!answer->status)
-		log_line(LOG_NOTICE, "trace written: %s (%s), %llu records, %llu KiB", path,
-			 recorder->why, (unsigned long long)answer->record_count,
-			 (unsigned long long)answer->file_bytes >> 10);
-	else if (answer->status != recorder->failed_status)
+	bool of_a_user = recorder->writing && recorder->writing != &recorder->host;
+	char text[RECORDER_PATH_BYTES + RECORDER_FILE_BYTES + sizeof(recorder->why) + 96];
+
+	snprintf(text, sizeof(text), "trace written: %s (%s), %llu records, %llu KiB", path,
+		 recorder->why, (unsigned long long)answer->record_count,
+		 (unsigned long long)answer->file_bytes >> 10);
+	if (answer->status && answer->status != recorder->failed_status)
 		log_line(LOG_WARNING, "cannot write the trace (%s) in %s: %s", recorder->why,
 			 recorder->dir, strerror(-answer->status));
+	else if (!answer->status && of_a_user)
+		log_limited(LOG_KIND_TRACES, LOG_NOTICE, "%s", text);
+	else if (!answer->status)
+		log_line(LOG_NOTICE, "%s", text);
 	recorder->failed_status = answer->status;
 }
 
@@ -196,7 +205,8 @@ static void write_episode(struct recorder *recorder, struct recorder_user *user,
 		user->file[0] = 0;
 	r = ask(recorder, user, user->file, why);
 	if (r)
-		log_line(LOG_WARNING, "cannot have a trace written (%s): %s", why, strerror(-r));
+		log_limited(LOG_KIND_TRACES, LOG_WARNING, "cannot have a trace written (%s): %s",
+			    why, strerror(-r));
 }
 
 static uint64_t next_due_ns(const struct recorder *recorder)

@@ -9,25 +9,17 @@
 #include "agent/serve/closer.h"
 #include "agent/log.h"
 #include "agent/serve/peer_socket.h"
-#include "host/clock.h"
 
-#define STOP_US         100000
-#define LOG_INTERVAL_NS 60000000000ull
+#define STOP_US 100000
 
 static void stop_for_a_moment(struct acceptor *acceptor, int reason)
 {
-	uint64_t now_ns = clock_now_ns();
-
 	sd_event_source_set_enabled(acceptor->io, SD_EVENT_OFF);
 	sd_event_source_set_time_relative(acceptor->again, STOP_US);
 	sd_event_source_set_enabled(acceptor->again, SD_EVENT_ONESHOT);
-	acceptor->stops++;
-	if (acceptor->logged_ns && now_ns - acceptor->logged_ns < LOG_INTERVAL_NS)
-		return;
-	log_line(LOG_WARNING, "cannot accept connections: %s; trying again every %d ms (%u times)",
-		 strerror(reason), STOP_US / 1000, acceptor->stops);
-	acceptor->logged_ns = now_ns;
-	acceptor->stops = 0;
+	log_limited(LOG_KIND_REFUSALS, LOG_WARNING,
+		    "cannot accept connections: %s; trying again every %d ms", strerror(reason),
+		    STOP_US / 1000);
 }
 
 static int on_again(sd_event_source *source, uint64_t usec, void *userdata)

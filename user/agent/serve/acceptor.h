@@ -21,8 +21,6 @@ struct acceptor {
 	/* After each round, if there is one. */
 	void (*round_over)(void *arg);
 	void *arg;
-	unsigned stops; /* since the last line in the log */
-	uint64_t logged_ns;
 };
 
 /*

@@ -80,7 +80,6 @@ struct server {
 	bool admin_may_be_own_user; /* admin.h */
 	struct subscription subscribers; /* list head */
 	unsigned n_subscribers;
-	bool full_logged;
 	uint64_t start_ns;
 	uint64_t accepted, refused, dropped, requests, told; /* as in pn_agent_stats */
 };

@@ -22,7 +22,8 @@ static struct peer *find(struct peers *peers, uid_t uid, uint64_t now_ns)
 		if (peer->uid == uid) {
 			found = peer;
 		} else if (!peer->n_clients && budget_is_full(&peer->connects, now_ns) &&
-			   budget_is_full(&peer->verdicts, now_ns)) {
+			   budget_is_full(&peer->verdicts, now_ns) &&
+			   budget_is_full(&peer->losses, now_ns)) {
 			*at = peer->next;
 			free(peer);
 			continue;

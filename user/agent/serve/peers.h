@@ -36,6 +36,7 @@ struct peer {
 	uint64_t refused;
 	struct budget connects;
 	struct budget verdicts; /* for the flight recorder */
+	struct budget losses;   /* verdicts that its clients say they have lost */
 };
 
 struct peer_group {

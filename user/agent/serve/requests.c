@@ -357,7 +357,7 @@ int client_handle(struct client *client, const union proto_request *request, siz
 		return do_reservations(client, &request->reservations);
 	case PROTO_VERDICT:
 		return trace_serve_verdicts(client->server->agent, client->view, client->pid,
-					    &client->place.peer->verdicts, &request->verdicts);
+					    client->place.peer, &request->verdicts);
 	case PROTO_TRACE_RECORD: /* a trace tells what every process of the machine does */
 		r = client_is_admin(client) ? trace_serve_record(client->server->agent,
 								 client->sock, &request->header)

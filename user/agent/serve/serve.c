@@ -567,10 +567,9 @@ static void on_connected(void *arg, int sock)
 		return;
 	closer_drop(server->agent, sock, NULL, NULL);
 	server->refused++;
-	if (!server->full_logged)
-		log_line(LOG_WARNING, "an engine was turned away (%s), %u are attached",
-			 strerror(-r), server->peers.n_clients);
-	server->full_logged = true;
+	log_limited(LOG_KIND_REFUSALS, LOG_WARNING,
+		    "an engine was turned away (%s), %u are attached", strerror(-r),
+		    server->peers.n_clients);
 }
 
 static void on_round_over(void *arg)

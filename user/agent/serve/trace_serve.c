@@ -17,6 +17,12 @@
 #define STREAM_ROOM_BYTES 106496
 /* Of one user: some 100 kB a second, so that the recorder's 8 MiB still tell of minutes. */
 static const struct budget_limit verdict_limit = { .burst = 4096, .per_s = 1000 };
+/*
+ * What a client says that it has lost cannot be checked. A user's clients can add so much in one
+ * message, in so many messages at once, and then in some each second.
+ */
+#define LOST_MAX 4096u
+static const struct budget_limit lost_limit = { .burst = 1024, .per_s = 16 };
 
 int trace_serve_record(struct agent *agent, int sock, const struct proto_header *request)
 {
@@ -40,8 +46,8 @@ int trace_serve_record(struct agent *agent, int sock, const struct proto_header 
 	return r;
 }
 
-int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
-			 struct budget *budget, const struct proto_verdicts *request)
+int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid, struct peer *peer,
+			 const struct proto_verdicts *request)
 {
 	uint64_t now_ns = clock_now_ns();
 
@@ -50,7 +56,7 @@ int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
 	for (uint32_t i = 0; i < request->count; i++) {
 		uint64_t ts_ns = request->at[i].ts_ns;
 
-		if (!budget_take(budget, &verdict_limit, now_ns)) {
+		if (!budget_take(&peer->verdicts, &verdict_limit, now_ns)) {
 			recorder_verdict_drops(agent, request->count - i);
 			break;
 		}
@@ -59,7 +65,9 @@ int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
 			ts_ns = now_ns;
 		recorder_verdict(agent, view, pid, ts_ns, &request->at[i].verdict);
 	}
-	recorder_verdict_drops(agent, request->dropped);
+	if (request->dropped && budget_take(&peer->losses, &lost_limit, now_ns))
+		recorder_verdict_drops(agent,
+				       request->dropped < LOST_MAX ? request->dropped : LOST_MAX);
 	return 0;
 }
 

@@ -3,7 +3,7 @@
 #ifndef PNMEM_AGENT_SERVE_TRACE_SERVE_H
 #define PNMEM_AGENT_SERVE_TRACE_SERVE_H
 
-#include "core/budget.h"
+#include "agent/serve/peers.h"
 #include "core/proto.h"
 
 struct agent;
@@ -19,11 +19,12 @@ int trace_serve_dump(struct agent *agent, int sock, const struct proto_header *r
 int trace_serve_record(struct agent *agent, int sock, const struct proto_header *request);
 
 /*
- * PROTO_VERDICT of the process pid with this view, NULL before its hello; budget is its user's, and
- * what is over that counts as dropped. There is no reply. Returns 0, or -EPROTO: the client is to
- * be dropped.
+ * PROTO_VERDICT of the process pid with this view, NULL before its hello. Verdicts beyond its
+ * user's budget count as dropped, and so do those that the client says it has lost, as far as the
+ * user's budget for that goes. There is no reply. Returns 0, or -EPROTO: the client is to be
+ * dropped.
  */
-int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid,
-			 struct budget *budget, const struct proto_verdicts *request);
+int trace_serve_verdicts(struct agent *agent, struct agent_view *view, int pid, struct peer *peer,
+			 const struct proto_verdicts *request);
 
 #endif
