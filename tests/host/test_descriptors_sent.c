@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,15 +29,15 @@
 #include "agent/pressure/pressure_watch.h"
 #include "core/proto.h"
 #include "support/agent_proc.h"
+#include "support/lingering_socket.h"
 #include "support/old_kernel.h"
 #include "support/raw_client.h"
 
 #define NOBODY 65534
 /* Ten minutes: whoever waits for one has no end before the test's limits. */
-#define LINGER_S  600
-#define LIMIT_MS  10000
-#define SENDERS   40 /* times two descriptors a sender */
-#define FULL_SEND 65536
+#define LINGER_S 600
+#define LIMIT_MS 10000
+#define SENDERS  40 /* times two descriptors a sender */
 
 static struct agent_proc agent;
 static char pressure_path[128];
@@ -69,26 +68,6 @@ static void start(bool old)
 
 /* ---- who sends --------------------------------------------------------------------------------
  */
-
-/* A TCP socket that nobody reads from, full; -1 where there is no network. */
-static int lingering_socket(void)
-{
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
-	const struct linger linger = { 1, LINGER_S };
-	socklen_t len = sizeof(addr);
-	int listener = socket(AF_INET, SOCK_STREAM, 0), sock = socket(AF_INET, SOCK_STREAM, 0);
-	static char data[FULL_SEND];
-
-	if (bind(listener, (struct sockaddr *)&addr, sizeof(addr)) || listen(listener, 1) ||
-	    getsockname(listener, (struct sockaddr *)&addr, &len) ||
-	    connect(sock, (struct sockaddr *)&addr, sizeof(addr)) ||
-	    setsockopt(sock, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)))
-		return -1;
-	/* The listener stays, and with it the connection that nobody accepts. */
-	while (send(sock, data, sizeof(data), MSG_DONTWAIT) > 0)
-		;
-	return sock;
-}
 
 static int send_with(int sock, const void *text, size_t bytes, int flags, int fd)
 {
@@ -216,7 +195,7 @@ static pid_t sender_start(int (*send)(int fd), int times, int *ret_error)
 		if (setgid(NOBODY) || setuid(NOBODY) || prctl(PR_SET_PDEATHSIG, SIGKILL))
 			error = -errno;
 		for (int i = 0; i < times && !error; i++) {
-			int fd = lingering_socket();
+			int fd = lingering_socket(LINGER_S);
 
 			error = fd < 0 ? -ENETDOWN : send(fd);
 			if (!error) /* else it is the last one */

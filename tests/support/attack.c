@@ -372,7 +372,7 @@ const struct attack attacks[] = {
  */
 
 static void run_attacker(const struct attack *attack, const char *socket_path,
-			 const struct made_host *host, int fd)
+			 const struct made_host *host, uid_t uid, int fd)
 {
 	int null = open("/dev/null", O_RDONLY);
 
@@ -383,7 +383,7 @@ static void run_attacker(const struct attack *attack, const char *socket_path,
 	dup2(null, STDIN_FILENO);
 	if (made_host_add_process(host, getpid(), "/attackers"))
 		_exit(1);
-	if (attack->as_nobody && (setgid(NOBODY) || setuid(NOBODY)))
+	if (uid && (setgid(uid) || setuid(uid)))
 		_exit(1);
 	settled_fd = fd;
 	if (!attack->settles)
@@ -392,32 +392,42 @@ static void run_attacker(const struct attack *attack, const char *socket_path,
 	_exit(1);
 }
 
-int attack_start(struct attackers *attackers, const struct attack *attack, const char *socket_path,
-		 const struct made_host *host, int n)
+int attack_add(struct attackers *attackers, const struct attack *attack, const char *socket_path,
+	       const struct made_host *host, uid_t uid)
 {
 	int fds[2];
 	char byte;
+	pid_t pid;
+
+	if (attackers->n == ATTACKERS_MAX)
+		return -ENOSPC;
+	if (pipe2(fds, O_CLOEXEC))
+		return -errno;
+	pid = fork();
+	if (!pid) {
+		close(fds[0]);
+		run_attacker(attack, socket_path, host, uid, fds[1]);
+	}
+	close(fds[1]);
+	if (pid < 0 || read(fds[0], &byte, 1) != 1) {
+		close(fds[0]);
+		return -ECHILD;
+	}
+	close(fds[0]);
+	attackers->group[attackers->n++] = pid;
+	return 0;
+}
+
+int attack_start(struct attackers *attackers, const struct attack *attack, const char *socket_path,
+		 const struct made_host *host, int n)
+{
+	int r = 0;
 
 	attackers->n = 0;
-	for (int i = 0; i < n && i < ATTACKERS_MAX; i++) {
-		pid_t pid;
-
-		if (pipe2(fds, O_CLOEXEC))
-			return -errno;
-		pid = fork();
-		if (!pid) {
-			close(fds[0]);
-			run_attacker(attack, socket_path, host, fds[1]);
-		}
-		close(fds[1]);
-		if (pid < 0 || read(fds[0], &byte, 1) != 1) {
-			close(fds[0]);
-			return -ECHILD;
-		}
-		close(fds[0]);
-		attackers->group[attackers->n++] = pid;
-	}
-	return 0;
+	for (int i = 0; i < n && !r; i++)
+		r = attack_add(attackers, attack, socket_path, host,
+			       attack->as_nobody ? NOBODY : 0);
+	return r;
 }
 
 void attack_end(struct attackers *attackers)

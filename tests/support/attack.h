@@ -18,7 +18,7 @@ struct attack {
 /* NULL name ends it. The first does nothing to the agent but keep the CPUs as busy. */
 extern const struct attack attacks[];
 
-#define ATTACKERS_MAX 4
+#define ATTACKERS_MAX 10
 
 struct attackers {
 	pid_t group[ATTACKERS_MAX]; /* each leads a process group of all that it starts */
@@ -31,6 +31,11 @@ struct attackers {
  */
 int attack_start(struct attackers *attackers, const struct attack *attack, const char *socket_path,
 		 const struct made_host *host, int n);
+
+/* Starts one more, as this user; uid 0: as the test's. The caller has set n to 0 before the first.
+ */
+int attack_add(struct attackers *attackers, const struct attack *attack, const char *socket_path,
+	       const struct made_host *host, uid_t uid);
 
 /* Kills them and all that they started. */
 void attack_end(struct attackers *attackers);
