@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pnmem explain: why the level is what it is now, and what would change it. Sees core, which
- * derives the level, so that nothing is told twice.
+ * pnmem explain: why the level is what it is now, and what would change it. It calls the same
+ * functions of core that derive the level.
  */
 #include <jansson.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Values as people read them. See cli.h. */
+/* Values as people read them. See format.h. */
 #include "cli/format.h"
 
 #include <stdio.h>

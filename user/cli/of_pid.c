@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* --pid: a snapshot as the engines of another process's cgroup see it. See cli.h. */
+/* The option --pid. See of_pid.h. */
 #include "cli/of_pid.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ const struct argp cli_of_pid_argp = {
 	.children = children,
 };
 
-/* No poll of our own can stand in for the agent there. */
+/* Only the agent can read another process's snapshot. */
 static const char *reason_of(int pid, int err)
 {
 	if (pid && (err == -ENOENT || err == -ECONNREFUSED))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A whole snapshot, for people; as JSON it is snapshot_json.c. */
+/* A whole snapshot for people. See snapshot.h. */
 #include "cli/snapshot.h"
 
 #include <stdio.h>

@@ -18,17 +18,17 @@ struct trace_file {
 	const char *path;
 	int fd;
 	int err;     /* -errno of a failed read */
-	bool at_end; /* the file has no more than what is in the buffer */
+	bool at_end; /* the rest of the file is in the buffer */
 	bool damaged;
 	bool ended;          /* its end record has been read */
 	uint64_t unsound;    /* records that trace_decode refused: left out */
 	uint64_t read_bytes; /* of the file, before the buffer's first */
-	size_t from, to;     /* of the buffer: what is not taken yet */
+	size_t from, to;     /* the part of the buffer that is not taken yet */
 	struct trace_head head;
 	unsigned char buffer[BUFFER_BYTES];
 };
 
-/* Makes what there is contiguous and adds to it. False if nothing could be added. */
+/* Moves the rest of the buffer to its start and reads more. Returns false if nothing was read. */
 static bool fill(struct trace_file *file)
 {
 	ssize_t n;

@@ -30,7 +30,7 @@ void trace_names_free(struct trace_names *names)
 	free(names);
 }
 
-/* Where it is, or is to go: there is always a free one. */
+/* The slot of this id, or the free slot for it. The table is never full. */
 static unsigned slot_of(const struct trace_names *names, uint32_t of, uint64_t id)
 {
 	unsigned i = ((id ^ (uint64_t)of << 60) * 0x9e3779b97f4a7c15ull >> 32) % SLOTS;
@@ -74,7 +74,7 @@ char *trace_printable(char *ret, size_t bytes, const char *text)
 	for (; n + 1 < bytes && text[n]; n++) {
 		unsigned char c = (unsigned char)text[n];
 
-		/* Nor is it known to be UTF-8, which JSON must be. */
+		/* A byte above 0x7e may not be UTF-8, and JSON must be UTF-8. */
 		ret[n] = c < 0x20 || c >= 0x7f ? '?' : (char)c;
 	}
 	ret[n] = 0;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the numbers of a trace stand for, as its name records say. A bounded amount of memory. */
+/*
+ * The names of the cgroup ids in a trace, as its name records say, in a bounded amount of memory.
+ */
 #ifndef PNMEM_CLI_TRACE_NAMES_H
 #define PNMEM_CLI_TRACE_NAMES_H
 
@@ -18,12 +20,12 @@ void trace_names_free(struct trace_names *names);
 void trace_names_add(struct trace_names *names, const struct trace_item *item);
 
 /*
- * The name of a cgroup id, NULL if there is none. It can be printed as it is: characters
- * that a terminal would act on are replaced.
+ * The name of a cgroup id; NULL if there is none. It is safe to print: characters that a terminal
+ * would act on are replaced.
  */
 const char *trace_names_get(const struct trace_names *names, uint32_t of, uint64_t id);
 
-/* Copies a text from a trace, cut off at bytes, so that it can be printed. Returns ret. */
+/* Copies a text from a trace, cut to fit, so that it is safe to print. Returns ret. */
 char *trace_printable(char *ret, size_t bytes, const char *text);
 
 #endif

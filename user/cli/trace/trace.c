@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pnmem trace: a table of subcommands of its own, and dump, the smallest of them. */
+/* pnmem trace: the table of its subcommands, and the smallest of them, dump. */
 #include "cli/trace/trace.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "cli/snapshot_json.h"
 #include "pn_trace.h"
 
-/* A file of the default size takes a tenth of a second; a busy disk takes its time. */
+/* The agent writes a file of the default size in a tenth of a second. A busy disk takes longer. */
 #define DUMP_TIMEOUT_MS 60000
 
 static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The subcommands of pnmem trace: argv[0] is the name. They return the exit status. */
+/* The subcommands of pnmem trace. argv[0] is the name. They return the exit status. */
 #ifndef PNMEM_CLI_TRACE_TRACE_H
 #define PNMEM_CLI_TRACE_TRACE_H
 

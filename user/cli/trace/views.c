@@ -12,18 +12,18 @@
 #define NAMES_MAX  (2 * TRACE_VIEWS_MAX)
 #define NAME_BYTES 512
 
-/* A name of a number, from this time on. Those of one number are a list, the newest first. */
+/* A name of a number from this time on. The names of one number form a list, the newest first. */
 struct known_name {
 	struct known_name *before;
 	uint64_t ts_ns;
 	char text[];
 };
 
-/* A number, and who has it. */
+/* A number, and the view that has it. */
 struct slot {
 	bool used;
 	uint32_t id;
-	uint32_t place; /* TRACE_VIEW_NONE: nobody had it so far */
+	uint32_t place; /* TRACE_VIEW_NONE: no view had it so far */
 	struct known_name *names;
 };
 
@@ -38,7 +38,7 @@ struct trace_views {
 	uint32_t count;
 	unsigned slot_count, name_count;
 	uint64_t left_out;
-	struct known_name *ended; /* names that only the marks of an end told */
+	struct known_name *ended; /* names that are known only from the mark of a view's end */
 	struct place place[TRACE_VIEWS_MAX];
 	struct slot slot[SLOTS];
 };
@@ -89,7 +89,7 @@ static struct known_name *name_new(struct trace_views *views, struct known_name 
 	return known;
 }
 
-/* Where it is, or is to go: there is always a free one. */
+/* The slot of this number, or the free slot for it. The table is never full. */
 static unsigned slot_at(const struct trace_views *views, uint32_t id)
 {
 	unsigned i = (unsigned)(id * 0x9e3779b97f4a7c15ull >> 32) % SLOTS;
@@ -130,8 +130,9 @@ static void set_name(struct trace_views *views, uint32_t place, const struct kno
 }
 
 /*
- * The name that the number had then. A flight recorder's file begins with all names that it still
- * has, with their times; where that of then is not among them, the next one may be a repetition.
+ * The name that the number had at this time. A flight recorder's file begins with all names that
+ * the recorder still has, with their times. If the name of this time is not among them, the next
+ * one is taken, since it may repeat it.
  */
 static const struct known_name *name_at(const struct slot *slot, uint64_t ts_ns)
 {
@@ -145,7 +146,7 @@ static const struct known_name *name_at(const struct slot *slot, uint64_t ts_ns)
 	return later;
 }
 
-/* A record of this view: opens a place for it if the number has none. */
+/* Takes a record of this view. Opens a place for the view if its number has none. */
 static void seen(struct trace_views *views, uint32_t id, uint64_t ts_ns, bool alive)
 {
 	struct slot *slot;
@@ -153,7 +154,7 @@ static void seen(struct trace_views *views, uint32_t id, uint64_t ts_ns, bool al
 	if (!id)
 		return;
 	slot = slot_get(views, id);
-	/* A verdict may come when its view has ended; a look is of one that has not. */
+	/* A verdict may come after its view has ended. A look shows that its view has not ended. */
 	if (slot && slot->place != TRACE_VIEW_NONE && !(alive && views->place[slot->place].ended))
 		return;
 	if (!slot || views->count == TRACE_VIEWS_MAX) {
@@ -190,7 +191,8 @@ static void add_name(struct trace_views *views, const struct trace_item *item)
 	if (!place->name && !place->ended)
 		set_name(views, slot->place, known);
 	else
-		place->ended = true; /* a cgroup's path does not change: this is another's */
+		place->ended =
+			true; /* a cgroup's path never changes, so this is another view's name */
 }
 
 static void end(struct trace_views *views, const struct trace_item *item)
@@ -206,7 +208,7 @@ static void end(struct trace_views *views, const struct trace_item *item)
 	views->place[place].ended = true;
 	name = views->place[place].name;
 	trace_printable(text, sizeof(text), item->text);
-	/* Without a text, as files of before have it: a name from later is the next one's. */
+	/* Older files have no text here. A name with a later time then belongs to the next view. */
 	if (*text && (!name || strcmp(name->text, text)))
 		set_name(views, place, name_new(views, &views->ended, text, item->ts_ns));
 	else if (!*text && name && name->ts_ns > item->ts_ns)

@@ -14,13 +14,13 @@
 #include "cli/trace/words.h"
 #include "trace_page.inc"
 
-/* What is shown of many; the page says how many are left out. */
+/* The page shows so many of the most, and says how many it leaves out. */
 #define CGROUPS_SHOWN 8
 #define TASKS_SHOWN   16
 
 #define MIB (1 << 20)
 
-/* Pairs of a bin and the value from there on, null for none, in the unit of 1/scale. */
+/* Writes pairs of a bin and the value from there on, divided by scale; null for no value. */
 static void write_data(FILE *out, const struct timeline *timeline, const struct timeline_line *line,
 		       double scale)
 {
@@ -78,7 +78,7 @@ static const struct timeline_line *find(const struct timeline *timeline, enum ti
 	return NULL;
 }
 
-/* Objects with a name, the data and, under another key, the data of the line that goes with it. */
+/* Writes objects with a name, the data and, under another key, the data of a second line. */
 static void write_lines(FILE *out, const struct timeline *timeline, const char *key,
 			enum timeline_of of, double scale, const char *with_key,
 			enum timeline_of with)
@@ -117,7 +117,7 @@ static int by_total(const void *a, const void *b)
 	return x->total < y->total ? 1 : x->total > y->total ? -1 : x < y ? -1 : x > y;
 }
 
-/* Those with most stall time, and what is not shown, as one number. */
+/* Writes the lines with most stall time, and one number for those that are not shown. */
 static void write_stalls(FILE *out, const struct timeline *timeline, const char *key,
 			 enum timeline_of of, unsigned shown)
 {
@@ -214,7 +214,7 @@ static void write_head(FILE *out, const struct timeline *timeline, const char *e
 {
 	const struct trace_head *head = &timeline->head;
 	const struct trace_drops *drops = &timeline->drops;
-	/* Both may be any number: unsigned, and so no overflow that matters. */
+	/* Both may be any number. Unsigned overflow is defined. */
 	uint64_t start_wall_ns = head->wall_ns + timeline->start_ns - head->mono_ns;
 
 	fputs("{\"host\":", out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A trace as trace-event JSON, for the Perfetto UI and chrome://tracing, written as it is read:
- * memory is bounded whatever the file's length, and the order is that of the file, which both
- * viewers sort. Times are microseconds of CLOCK_MONOTONIC; the clock's date is in "otherData".
+ * A trace as trace-event JSON, for the Perfetto UI and chrome://tracing. It is written as the trace
+ * is read, so memory is bounded. Events have the file's order, and both viewers sort them. Times
+ * are microseconds of CLOCK_MONOTONIC; "otherData" has the clock's date.
  */
 #include "cli/trace/export/perfetto.h"
 
@@ -73,7 +73,7 @@ void perfetto_free(struct perfetto *p)
 	free(p);
 }
 
-/* What all events have; fields and "}" follow. */
+/* Writes the fields that all events have. The caller writes the others and "}". */
 static void begin(struct perfetto *p, const char *phase, uint64_t ts_ns, uint32_t pid, uint32_t tid,
 		  const char *name)
 {
@@ -96,7 +96,7 @@ static void counter_bytes(struct perfetto *p, uint64_t ts_ns, uint32_t pid, cons
 	counter(p, ts_ns, pid, name, "MiB", (double)bytes / (1 << 20));
 }
 
-/* An instant on a track; its arguments and "}}" follow. */
+/* Begins an instant on a track. The caller writes its arguments and "}}". */
 static void instant(struct perfetto *p, uint64_t ts_ns, uint32_t pid, uint32_t tid,
 		    const char *category, const char *name)
 {
@@ -168,7 +168,10 @@ static void add_look(struct perfetto *p, const struct trace_item *item)
 		counter_bytes(p, ts_ns, pid, "cgroup headroom", look.cgroup_headroom_bytes);
 }
 
-/* A die that has a name is the host's, whichever view tells of it; one without is its view's. */
+/*
+ * A die with a name is on the host's track for all views. A die without a name is on its view's
+ * track.
+ */
 static void add_die(struct perfetto *p, const struct trace_item *item)
 {
 	const struct trace_die *die = &item->die;
@@ -227,8 +230,8 @@ static void add_vmstat(struct perfetto *p, const struct trace_item *item)
  */
 
 /*
- * On the task's own track, where stalls follow each other, and as an asynchronous slice of the
- * cgroup, where those of its tasks overlap. A record is made at the end of the stall.
+ * Writes a slice on the task's own track, where stalls follow each other, and an asynchronous slice
+ * for the cgroup, where the stalls of its tasks overlap. The record's time is the stall's end.
  */
 static void add_stall(struct perfetto *p, const struct pn_event *event, uint32_t pid)
 {
@@ -309,7 +312,7 @@ static void add_mark(struct perfetto *p, const struct trace_item *item)
 	view = mark->of == TRACE_MARK_VIEW_END ? trace_views_place(p->views, mark->value)
 					       : TRACE_VIEW_NONE;
 	if (view && view != TRACE_VIEW_NONE) {
-		/* Another may follow on its track; a counter keeps its last value to the end. */
+		/* Another view may follow on this track. A counter would keep its last value. */
 		if (p->run[view].used)
 			end_run(p, view, p->run[view].seen_ns);
 		p->run[view].used = false;

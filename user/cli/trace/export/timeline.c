@@ -15,10 +15,10 @@
 #include "pn_memwatch.h"
 
 #define WIDTH_MIN_NS 1000000ull
-/* The agent looks every 2 s at least: a view that was not looked at for so long is gone. */
+/* The agent looks at each view every 2 s at least. A view without a look for so long is gone. */
 #define LOOK_HOLDS_NS 5000000000ull
 
-/* How two values of a bin become one. */
+/* How two values of a bin are combined. */
 enum fold {
 	FOLD_MAX,
 	FOLD_MIN,
@@ -86,7 +86,7 @@ static void line_halve(struct timeline_line *line)
 	}
 }
 
-/* Makes room up to this time. A time before the start counts as the start. */
+/* Extends the bins to this time. A time before the start counts as the start. */
 static void reach(struct timeline *timeline, uint64_t ts_ns)
 {
 	if (!timeline->any) {
@@ -126,7 +126,7 @@ static float *new_bins(void)
 
 #define SLOTS (4 * TIMELINE_LINES)
 
-/* The slot of this key, or the free one where it is to go. */
+/* The slot of this key, or the free slot for it. */
 static uint16_t *slot_of(struct timeline *timeline, enum timeline_of of, bool rest, uint64_t a,
 			 uint64_t b)
 {
@@ -285,7 +285,7 @@ static void add_look(struct timeline *timeline, const struct trace_item *item)
 	    fmax(look.host_psi_full_avg10, look.live_psi_full_avg10));
 }
 
-/* A die that has a name is one line, whichever view tells of it; one without is its view's. */
+/* A die with a name is one line for all views. A die without a name is a line of its view. */
 static void add_die(struct timeline *timeline, const struct trace_item *item)
 {
 	const struct trace_die *die = &item->die;
@@ -312,7 +312,7 @@ static void add_die(struct timeline *timeline, const struct trace_item *item)
 	put(timeline, TIMELINE_DIE_BUDGET, key, 0, item->ts_ns, (double)die->budget_bytes);
 }
 
-/* Its time goes to the bins in which it was. */
+/* Spreads the stall's time over the bins that it covers. */
 static void add_stall(struct timeline *timeline, const struct pn_event *event)
 {
 	uint64_t from_ns = event->ts_ns - u64_min(event->value, event->ts_ns);
@@ -390,7 +390,9 @@ static void add_verdict(struct timeline *timeline, const struct trace_item *item
 			 format_bytes(have, v->have_bytes));
 }
 
-/* That it was written out comes when all is over, and would only make the span longer. */
+/*
+ * The mark of a dump is left out: it comes after all other records and would make the span longer.
+ */
 static void add_mark(struct timeline *timeline, const struct trace_item *item)
 {
 	const struct trace_mark *mark = &item->mark;

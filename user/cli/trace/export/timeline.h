@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A trace as lines over time, gathered record by record in a bounded amount of memory, whatever its
- * length: the span is cut into at most TIMELINE_BINS bins of equal width, and when records come
- * that lie beyond them, the width doubles and neighbours become one. A bin keeps the worst value of
- * a line, so that no spike is lost, and the last one, which holds until the next record.
+ * A trace as lines over time, gathered record by record in a bounded amount of memory. The span is
+ * cut into at most TIMELINE_BINS bins of equal width. When a record lies beyond the last bin, the
+ * width doubles and each pair of neighbours becomes one bin. A bin keeps the worst value of a line,
+ * so that no spike is lost, and the last value, which holds until the next record.
  */
 #ifndef PNMEM_CLI_TRACE_EXPORT_TIMELINE_H
 #define PNMEM_CLI_TRACE_EXPORT_TIMELINE_H
@@ -16,7 +16,7 @@
 
 #define TIMELINE_BINS 4096
 
-/* What a line shows, and of what: the two numbers of its key. */
+/* What a line shows. The two numbers of its key say for what it shows it. */
 enum timeline_of {
 	TIMELINE_LEVEL = 0,         /* of a view, by the first place of its path: 0..3 */
 	TIMELINE_AVAILABLE = 1,     /* of the host, bytes */
@@ -51,7 +51,7 @@ enum timeline_lane {
 /* A line. A bin without a value is NaN. */
 struct timeline_line {
 	enum timeline_of of;
-	bool rest; /* of all those for which there was no room */
+	bool rest; /* the sum of the lines for which there was no room */
 	uint64_t a, b;
 	double total;   /* of what adds up: events, stalls */
 	char label[64]; /* a task's or die's; "" for others */
@@ -59,7 +59,7 @@ struct timeline_line {
 	float *last; /* NULL for what adds up */
 };
 
-/* A moment that is told in words. */
+/* A moment that the page describes in words. */
 struct timeline_note {
 	uint64_t ts_ns;
 	enum timeline_lane lane; /* LANE_COUNT: a change of level */
@@ -87,7 +87,10 @@ struct timeline {
 	bool no_memory; /* a line is missing */
 };
 
-/* names and views stay the caller's, and know what the records before said. NULL without memory. */
+/*
+ * names and views stay the caller's. Before a record is added here, it is added to them. Returns
+ * NULL without memory.
+ */
 struct timeline *timeline_new(const struct trace_head *head, const struct trace_names *names,
 			      const struct trace_views *views);
 void timeline_free(struct timeline *timeline);
@@ -98,9 +101,9 @@ void timeline_add(struct timeline *timeline, const struct trace_item *item);
 unsigned timeline_bins(const struct timeline *timeline);
 
 /*
- * A line's bins, timeline_bins() of them, with what holds until the next value filled in; what adds
- * up is 0 where nothing was. NaN before the first value, and some seconds after the last one of a
- * look.
+ * Fills timeline_bins() bins of a line. A value holds until the next one; a line that adds up is 0
+ * where nothing happened. A bin is NaN before the first value, and from some seconds after the last
+ * look on.
  */
 void timeline_fill(const struct timeline *timeline, const struct timeline_line *line,
 		   float ret[static TIMELINE_BINS]);

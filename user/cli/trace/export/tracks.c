@@ -11,7 +11,7 @@
 
 #define GROUP_SLOTS 8192 /* powers of two, filled by half at most */
 #define TASK_SLOTS  65536
-#define GROUPS_MAX  (GROUP_SLOTS / 2 + 2) /* with the host's and that of the rest */
+#define GROUPS_MAX  (GROUP_SLOTS / 2 + 2) /* with the host's, and one for all others */
 
 struct group {
 	uint32_t of; /* 0: free */
@@ -71,7 +71,7 @@ static void write_name(struct tracks *tracks, const char *what, uint32_t pid, ui
 	fputs("}}", tracks->out);
 }
 
-/* Counted as they were met, the host first: that is their order too. */
+/* Groups are numbered as they appear, the host first. Viewers show them in this order. */
 static uint32_t group_number(uint32_t pid)
 {
 	return (pid - TRACKS_PID_HOST) / TRACKS_OF_COUNT;
@@ -114,7 +114,10 @@ static bool has_view(const struct tracks *tracks, uint32_t pid)
 	return view && !trace_views_ended(tracks->views, view);
 }
 
-/* The group with this path that a cgroup or view joins. Views of one time do not share one. */
+/*
+ * The group with this path, which a cgroup or view joins. Two views that live at the same time do
+ * not share a group.
+ */
 static const struct group *group_to_join(const struct tracks *tracks, uint32_t of,
 					 uint64_t path_hash)
 {
@@ -133,7 +136,7 @@ static uint32_t new_pid(struct tracks *tracks)
 	return pid;
 }
 
-/* The kernel's root cgroup is what no name says; a name may come later than the number. */
+/* A name may come later than its number. The kernel's root cgroup never has one. */
 static void name_group(struct tracks *tracks, struct group *group, const char *path)
 {
 	char text[64], label[TRACE_VIEWS_LABEL];
@@ -226,7 +229,7 @@ void tracks_task(struct tracks *tracks, uint32_t pid, uint32_t tid, const char c
 	task = &tracks->task[i];
 	if (task->pid && !memcmp(task->comm, comm, sizeof(task->comm)))
 		return;
-	/* Without room for it, it is named again whenever it is met. */
+	/* A task without room in the table is named again with each record. */
 	if (task->pid || tracks->task_count < TASK_SLOTS / 2) {
 		tracks->task_count += !task->pid;
 		task->pid = pid;

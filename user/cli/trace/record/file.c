@@ -32,7 +32,7 @@ int record_file_open(struct record_file *file, const char *path)
 	struct utsname uts;
 
 	uname(&uts);
-	/* They are one byte shorter than what uname may say: the last stays 0. */
+	/* The fields are one byte shorter than uname's, so that their last byte stays 0. */
 	memcpy(head.kernel, uts.release, sizeof(head.kernel) - 1);
 	memcpy(head.host, uts.nodename, sizeof(head.host) - 1);
 	memset(file, 0, sizeof(*file));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The helper of pnmem trace record: pnmemd, which alone has the kernel hooks, run for its records.
- * A process of its own, with rings of its own, so that the agent's latency is left alone.
+ * The helper of pnmem trace record: a second pnmemd, since only pnmemd has the kernel hooks. It is
+ * a process of its own with rings of its own, so that it does not slow the agent down.
  */
 #include "cli/trace/record/helper.h"
 
@@ -16,7 +16,10 @@
 
 #include "cli/cli.h"
 
-/* PNMEM_AGENT; else beside this program, as it is built, or as it is installed. */
+/*
+ * Takes PNMEM_AGENT, or else the pnmemd beside this program, where the build puts it, or the
+ * installed one.
+ */
 static void find_program(char *path, size_t bytes)
 {
 	const char *env = getenv("PNMEM_AGENT");
@@ -53,7 +56,8 @@ int record_helper_start(struct record_helper *helper)
 		fprintf(stderr, "pnmem: no pipe: %s\n", strerror(errno));
 		return CLI_FAILED;
 	}
-	fcntl(out[1], F_SETPIPE_SZ, (int)sizeof(helper->buffer)); /* fewer wake-ups, if it may */
+	fcntl(out[1], F_SETPIPE_SZ,
+	      (int)sizeof(helper->buffer)); /* if the kernel allows it, there are fewer wake-ups */
 	helper->pid = fork();
 	if (!helper->pid) {
 		sigset_t none;

@@ -10,21 +10,21 @@
 
 struct record_helper {
 	pid_t pid;
-	int in_fd;  /* closed: it is to end */
-	int out_fd; /* records; -1: it has ended */
+	int in_fd;  /* the helper ends when it is closed */
+	int out_fd; /* its records; -1: it has ended */
 	int status; /* wait status, once pid is 0 */
 	size_t from, to;
 	unsigned char buffer[1u << 20];
 };
 
-/* Starts it. 0, or with a message CLI_FAILED. */
+/* Starts the helper. Returns 0 or, with a message, CLI_FAILED. */
 int record_helper_start(struct record_helper *helper);
-/* Takes all whole records that one read gives. False at its end. */
+/* Reads once, and calls fn for each whole record. Returns false at the helper's end. */
 bool record_helper_read(struct record_helper *helper,
 			void (*fn)(void *arg, const struct trace_record *record, const void *raw,
 				   size_t bytes),
 			void *arg);
-/* Waits for its end. */
+/* Waits for the helper's end. */
 void record_helper_end(struct record_helper *helper);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pnmem trace record: every record of the kernel's hooks, from a helper, and the agent's snapshots
- * and verdicts, into one file; for a time, for as long as a command runs, or until ^C.
+ * pnmem trace record: writes every record of the kernel's hooks, which a helper reads, and the
+ * agent's snapshots and verdicts into one file. It ends after a time, with a command, or at ^C.
  */
 
 #include <errno.h>
@@ -42,9 +42,9 @@ struct recording {
 	struct record_file file;
 	struct record_helper helper;
 	struct record_tasks tasks;
-	int stream_fd; /* of the agent, -1: there is none */
-	bool polling;  /* there is none: this process looks for itself */
-	uint64_t seq;  /* of the snapshot that was last recorded so */
+	int stream_fd; /* the agent's records; -1: there are none */
+	bool polling;  /* there is no agent: this process takes snapshots itself */
+	uint64_t seq;  /* the snapshot that was last recorded in this way */
 	int signal_fd;
 	bool progress; /* stderr is a terminal */
 	uint64_t begin_ns, tick_ns;
@@ -102,7 +102,7 @@ static void mark(struct recording *rec, uint32_t of, uint64_t value, const char 
 	record_file_put(&rec->file, TRACE_MARK, &record, sizeof(record), text);
 }
 
-/* What is lost, whoever tells of it: the file's records of that have all of it. */
+/* Adds up what the helper and the agent say is lost, and writes the sum. */
 static void take_drops(struct recording *rec, const struct trace_drops *drops, bool of_agent)
 {
 	struct trace_drops *sum = &rec->file.drops;
@@ -151,7 +151,7 @@ static void take_of_helper(void *arg, const struct trace_record *record, const v
 	take(arg, record, raw, bytes, false);
 }
 
-/* Without the agent's records: the levels at least, as pnmem's own poll finds them. */
+/* Without the agent's records, this process records the levels that its own poll finds. */
 static void begin_polling(struct recording *rec)
 {
 	rec->polling = !pn_memwatch_start();
@@ -172,7 +172,7 @@ static void record_poll(struct recording *rec)
 	rec->file.has_level = true;
 }
 
-/* All that is there. False at its end. */
+/* Reads all packets that are there. Returns false at the stream's end. */
 static bool read_packets(struct recording *rec)
 {
 	unsigned char packet[TRACE_RING_RECORD_MAX];
@@ -186,7 +186,7 @@ static bool read_packets(struct recording *rec)
 	return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* To the end: it then tells what it had no room for. An agent that does not is not waited for. */
+/* Reads the stream to its end, where the agent says what it had no room for. Waits 2 s at most. */
 static void end_stream(struct recording *rec)
 {
 	uint64_t end_ns = now_ns() + STREAM_END_NS;
@@ -219,7 +219,10 @@ static void read_signals(struct recording *rec)
 	while (read(rec->signal_fd, &info, sizeof(info)) == sizeof(info))
 		if (info.ssi_signo != SIGCHLD)
 			rec->asked_to_end = true;
-	/* The command's orphans are ours too. The helper's end shows at its pipe. */
+	/*
+	 * The kernel gives the command's orphans to this process. The helper's end shows at its
+	 * pipe.
+	 */
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		if (pid == rec->tasks.command) {
 			rec->command_status = status;
@@ -253,7 +256,8 @@ static bool is_over(const struct recording *rec)
 	if (rec->file.err || rec->helper.out_fd < 0)
 		return true;
 	if (rec->options->command)
-		return rec->command_status >= 0; /* a ^C ends the command, and that us */
+		return rec->command_status >=
+		       0; /* ^C ends the command, and its end ends the recording */
 	return rec->asked_to_end;
 }
 
@@ -263,7 +267,7 @@ static bool is_late(const struct recording *rec)
 	       (double)(now_ns() - rec->begin_ns) / 1e9 >= rec->options->duration_s;
 }
 
-/* One turn: waits for a tick at most. */
+/* One turn of the loop. Waits for a tick at most. */
 static void turn(struct recording *rec)
 {
 	struct pollfd fds[] = {
@@ -290,7 +294,7 @@ static void turn(struct recording *rec)
 	}
 }
 
-/* The helper says that its hooks are attached by its first record. */
+/* The helper's first record says that its hooks are attached. */
 static bool wait_for_helper(struct recording *rec)
 {
 	while (rec->helper.out_fd >= 0 && !rec->helper.to && !rec->asked_to_end)
@@ -323,7 +327,7 @@ static int start_command(struct recording *rec)
 	return 0;
 }
 
-/* What the helper still has, and its last word on what was lost. */
+/* Reads what the helper still has, and its last record of what was lost. */
 static void finish(struct recording *rec)
 {
 	close(rec->helper.in_fd);
@@ -371,7 +375,7 @@ static void open_stream(struct recording *rec)
 	begin_polling(rec);
 }
 
-/* The helper ended before it was asked to, or without its last word: what follows is missing. */
+/* The helper ended before it was asked to, or failed: later records are missing. */
 static void say_cut(const struct recording *rec, const char *path)
 {
 	int status = rec->helper.status;
@@ -420,7 +424,7 @@ static int record(struct recording *rec, const char *path)
 		r = rec->options->command ? start_command(rec) : 0;
 		while (!r && !is_over(rec) && !is_late(rec))
 			turn(rec);
-		/* The recording's time is over, or its disk full: not the command's affair. */
+		/* The recording may end before the command, which goes on. */
 	}
 	whole = rec->helper.out_fd >= 0;
 	finish(rec);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which processes belong to the command that is recorded: those from whom the way up through their
- * parents leads to it, or to us, who are given its orphans. Looked up when a process is first met
- * in a record: one that has ended by then is not marked.
+ * Which processes belong to the command that is recorded: its descendants, and the orphans that the
+ * kernel gives to this process. A process is looked up when a record first names it. If the process
+ * has ended by then, it is not marked.
  */
 #include "cli/trace/record/tasks.h"
 
@@ -14,7 +14,7 @@
 #define SLOTS     4096
 #define DEPTH_MAX 64
 
-/* The fourth field of /proc/PID/stat, behind a name that may hold anything. 0: not known. */
+/* The fourth field of /proc/PID/stat. The name before it may hold any character. 0: not known. */
 static pid_t parent_of(pid_t pid)
 {
 	char path[32], text[512], *close_paren;
@@ -49,7 +49,7 @@ bool record_tasks_is_new(struct record_tasks *tasks, pid_t pid)
 {
 	unsigned slot = (unsigned)pid % SLOTS;
 
-	/* One that shares its place is asked for again, and may be marked twice. */
+	/* Two processes that share a place replace each other, and may be marked twice. */
 	if (!tasks->command || tasks->known[slot] == (uint32_t)pid)
 		return false;
 	tasks->known[slot] = (uint32_t)pid;

@@ -9,11 +9,11 @@
 
 struct record_tasks {
 	pid_t command;        /* 0: there is none */
-	pid_t helper;         /* is not of them, though it is our child too */
-	uint32_t known[4096]; /* by place: the process that was last asked for */
+	pid_t helper;         /* a child of this process that does not belong to the command */
+	uint32_t known[4096]; /* by a hash of the pid: the process that was last asked for */
 };
 
-/* True once for each process that is the command, or descends from it. */
+/* Returns true once for each process that is the command or descends from it. */
 bool record_tasks_is_new(struct record_tasks *tasks, pid_t pid);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The words of a replay. They depend on the file and the settings alone: no time of day, no locale.
- * See print.h.
+ * The words of a replay. They depend on the file and the settings only, and not on the time of day
+ * or the locale. See print.h.
  */
 #include "cli/trace/replay/print.h"
 
@@ -16,7 +16,7 @@
 
 typedef unsigned long long ull;
 
-/* What replay_begin printed decides whether a change needs a comma before it. */
+/* Has a change been written? The next one then needs a comma before it. */
 static bool any_change;
 
 static const char *level_name(uint32_t level)

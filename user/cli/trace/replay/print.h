@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What pnmem trace replay found, for people and as JSON, written as it is found: a line or an
- * object for each place where a level or a verdict begins to differ, or ceases to, and a summary.
+ * Writes what pnmem trace replay finds, for people or as JSON: a line or an object wherever a level
+ * or a verdict begins or ceases to differ, and a summary at the end.
  */
 #ifndef PNMEM_CLI_TRACE_REPLAY_PRINT_H
 #define PNMEM_CLI_TRACE_REPLAY_PRINT_H
@@ -32,7 +32,7 @@ struct replay_change {
 	const char *view;
 	const struct trace_verdict *verdict; /* NULL: a level */
 	const pn_admit_result *result;       /* of the verdict */
-	bool estimate;                       /* it is one */
+	bool estimate;                       /* the result is an estimate */
 	bool over;                           /* the level is as recorded again */
 	uint32_t level, reasons;             /* as recorded */
 	struct replay_level with;

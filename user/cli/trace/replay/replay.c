@@ -91,7 +91,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* A view and what was said of it last. */
+/* A view, and the last difference that was reported for it. */
 struct seen_view {
 	struct replay_view replay;
 	bool any;
@@ -112,7 +112,7 @@ struct run {
 	struct seen_view *view[TRACE_VIEWS_MAX]; /* by place */
 };
 
-/* Of a view's number, and its place. NULL: there was no room for it. */
+/* The view with this number, and its place. NULL: there was no room for it. */
 static struct seen_view *view_of(struct run *run, uint32_t id, uint32_t *ret_place)
 {
 	uint32_t place = trace_views_place(run->views, id);
@@ -248,7 +248,10 @@ static void add(struct run *run, const struct trace_item *item)
 	}
 }
 
-/* The settings come before all that is judged by them; without them the defaults are taken. */
+/*
+ * The settings come before the records that are judged by them. Without them the defaults are
+ * taken.
+ */
 static bool is_judged(const struct trace_item *item)
 {
 	return item->kind == TRACE_LOOK || item->kind == TRACE_VERDICT;

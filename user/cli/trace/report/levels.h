@@ -11,7 +11,7 @@ struct levels {
 	uint64_t level_ns[4]; /* time at each */
 	uint64_t look_ns;     /* of the newest look; 0: there was none */
 
-	/* The highest level, and when, where and why it was first reached. */
+	/* The highest level, and when, where and why a view first reached it. */
 	uint32_t worst_level;
 	uint64_t worst_ns;
 	uint32_t worst_view; /* place */

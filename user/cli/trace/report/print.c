@@ -90,7 +90,7 @@ static void print_levels(FILE *out, const struct story *story)
 		format_reasons(reasons, sizeof(reasons), story->levels.worst_reasons));
 }
 
-/* The cgroups that come first by a number of theirs that is not 0, each at its best place. */
+/* The cgroups with the largest numbers above 0, each by the largest number of its views. */
 struct top_views {
 	uint32_t place[TOP];
 	unsigned shown, more;
@@ -335,7 +335,7 @@ static void print_refusal(FILE *out, const struct story *story, const struct ref
 		report_prevented(text, story, r));
 }
 
-/* A config comes with the agent's records only, and so do verdicts. */
+/* Only the agent records a config and verdicts. */
 static void print_no_verdicts(FILE *out, const struct story *story)
 {
 	fprintf(out, "verdicts %s\n",

@@ -12,9 +12,9 @@
 #include "pn_memwatch.h"
 
 #define MIB (1ull << 20)
-/* Fine enough, and it bounds how often a search has to be made. */
+/* The step of a search. It bounds the number of searches. */
 #define FREED_STEP (64ull << 10)
-/* More than any machine has: what needs more comes from a file that is not right. */
+/* More than any machine has. A larger number comes from a file that is not right. */
 #define FREED_STEPS (1ull << 34)
 
 void refusals_open(struct refusals *refusals)
@@ -36,7 +36,7 @@ void refusals_config(struct refusals *refusals, const struct trace_config *confi
 	refusals->policy.with = refusals->policy.recorded;
 }
 
-/* What is carried from record to record of a view; NULL without memory or a place. */
+/* What the replay keeps of a view from record to record; NULL without memory or a place. */
 static struct replay_view *view_of(struct refusals *refusals, uint32_t place)
 {
 	if (place == TRACE_VIEW_NONE)
@@ -78,7 +78,7 @@ static bool asked(const struct replay_question *q, const struct replay_policy *w
 	return ret->verdict == PN_VERDICT_ADMIT;
 }
 
-/* The least that lets it by, as a setting has it: with two decimals. */
+/* Sets the least limit that admits this, with two decimals as the setting has. */
 static bool raise_psi_limit(struct replay_policy *with, double psi_pct)
 {
 	double limit_pct;
@@ -91,7 +91,7 @@ static bool raise_psi_limit(struct replay_policy *with, double psi_pct)
 	return with->with.psi_full_reject_pct <= 100;
 }
 
-/* The largest, in MiB, with which this check lets it by; 0 of it is no setting. */
+/* Sets the largest reserve, in MiB and above 0, with which this check admits it. */
 static bool lower_reserve(const struct replay_question *q, struct replay_policy *with,
 			  pn_admit_check check, uint64_t reserve_bytes)
 {
@@ -120,7 +120,7 @@ static bool lower_reserve(const struct replay_question *q, struct replay_policy 
 	return true;
 }
 
-/* How much less in use would have done, with the reserves as they were. */
+/* Finds how much less in use would have sufficed, with the recorded reserves. */
 static void find_freed(struct refusal *refusal, const struct replay_question *q)
 {
 	struct replay_policy with = refusal->with;
@@ -139,7 +139,7 @@ static void find_freed(struct refusal *refusal, const struct replay_question *q)
 	refusal->freed_bytes = most * FREED_STEP;
 }
 
-/* Makes *refusal->with admit this one too; where no settings do, none is named. */
+/* Makes *refusal->with admit this one too. If no settings admit it, the report names none. */
 static void find_settings(struct refusal *refusal, const struct replay_question *q)
 {
 	struct replay_policy *with = &refusal->with;
@@ -167,7 +167,10 @@ static void find_settings(struct refusal *refusal, const struct replay_question 
 /* ---- one more -----------------------------------------------------------------------------------
  */
 
-/* Does the snapshot show room where the engine had none? Others' reservations are in no record. */
+/*
+ * Does the snapshot show room where the engine had none? The reservations of others are in no
+ * record.
+ */
 static bool is_claimed(struct refusal *refusal, const struct replay_view *view)
 {
 	const struct trace_verdict *v = &refusal->newest;
@@ -183,7 +186,7 @@ static bool is_claimed(struct refusal *refusal, const struct replay_view *view)
 	return true;
 }
 
-/* It is asked again at each later look, until it is admitted. */
+/* Keeps the first question. refusals_look asks it again until a look admits it. */
 static void wait_for_room(struct refusal *refusal, const struct replay_question *q)
 {
 	if (refusal->count > 1)
@@ -220,7 +223,7 @@ void refusals_verdict(struct refusals *refusals, const struct trace_verdict *ver
 
 	refusals->verdict_count[verdict->verdict]++;
 	if (verdict->verdict == PN_VERDICT_ADMIT) {
-		if (view) /* what it needed tells what later ones cost */
+		if (view) /* its need tells what later requests cost */
 			replay_question(view, &refusals->policy, verdict, &unused);
 		return;
 	}
@@ -256,7 +259,10 @@ static bool would_admit(struct refusal *refusal, const struct replay_view *view)
 		return false;
 	}
 	known = replay_ask_now(refusal->question, view, &result);
-	/* The stalls are over, and what it costs is not known: nor is when it would be admitted. */
+	/*
+	 * The stalls are over, but the cost of the request is not known, so no later look can admit
+	 * it.
+	 */
 	if (known == -ENODATA && view->has_look)
 		refusal->waiting = false;
 	return known >= 0 && result.verdict == PN_VERDICT_ADMIT;

@@ -20,11 +20,11 @@ struct refusal {
 	/* What would have admitted all of them. */
 	struct replay_policy with; /* these settings, where some are given ... */
 	bool no_settings;          /* ... and there are some */
-	uint64_t freed_bytes;      /* so much less in use, of those that lacked bytes */
-	bool estimate;             /* what they cost is not known exactly */
-	bool unsure;               /* one of them cannot be asked again */
+	uint64_t freed_bytes; /* so much less in use would have admitted those that lacked bytes */
+	bool estimate;        /* what they cost is not known exactly */
+	bool unsure;          /* one of them cannot be asked again */
 
-	/* Those for which the snapshot has room: reserved by others, or taken since. */
+	/* Refusals although the snapshot had room: others had reserved it, or took it since. */
 	uint64_t claimed_count;
 	uint64_t room_bytes; /* of the first of them */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pnmem trace report: reads a file once, as a stream, and tells its story. */
+/* pnmem trace report: reads a file once, as a stream, and reports what happened. */
 
 #include <jansson.h>
 #include <stdio.h>

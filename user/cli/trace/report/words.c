@@ -39,7 +39,7 @@ char *report_view(char buf[static REPORT_TEXT], const struct story *story, uint3
 	return buf;
 }
 
-/* A list in a buffer of REPORT_TEXT, of which `used` are in use. */
+/* A text in a buffer of REPORT_TEXT bytes, `used` of which are in use. */
 struct text {
 	char *buf;
 	int used;
@@ -56,14 +56,14 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *text, const c
 	text->used = n < REPORT_TEXT - text->used ? text->used + n : REPORT_TEXT - 1;
 }
 
-/* Another way. */
+/* Begins another way to admit it. */
 static void or_else(struct text *text)
 {
 	if (text->used)
 		say(text, ", or ");
 }
 
-/* Rounded up, so that what is printed suffices. */
+/* Rounds up, so that the printed number suffices. */
 static char *enough_bytes(char buf[static FORMAT_BYTES], uint64_t bytes)
 {
 	uint64_t unit = 1, tenth;
@@ -102,7 +102,7 @@ static void say_settings(struct text *text, const struct refusal *refusal)
 		    (unsigned long long)with->with.die_reserve_bytes >> 20);
 }
 
-/* Bytes that others would have had to leave, and of what. */
+/* Says how many bytes less in use would have sufficed, and where. */
 static void say_freed(struct text *text, const struct refusal *refusal)
 {
 	char bytes[FORMAT_BYTES];
@@ -118,7 +118,7 @@ static void say_freed(struct text *text, const struct refusal *refusal)
 						      : "");
 }
 
-/* What no number of this trace says more of. */
+/* Says what would have admitted it where the cause is not a number of bytes. */
 static void say_check(struct text *text, const struct refusal *refusal)
 {
 	switch (refusal->first.check) {
