@@ -33,7 +33,7 @@ perfetto() {
 ended_view() {
 	expect_status 0 "$pnmem" trace export --perfetto "$dir/ended" && matches "$dir/ended" &&
 		expect_status 0 "$pnmem" trace export --html "$dir/ended" &&
-		says 'no engine any more in /engines/ended'
+		says 'last engine left /engines/ended'
 }
 high_view() { # a view's number is any
 	"$build/tests/trace_make" --view 300 5000 >"$dir/300" &&
@@ -47,7 +47,7 @@ one_number() { # that views have one after the other: a group of tracks and a li
 		expect_status 0 "$pnmem" trace export --perfetto "$dir/short" && matches "$dir/short" &&
 		[ "$(grep -c '"process_name".*"/short/[0-9]*"' "$dir/out")" -eq 300 ] &&
 		expect_status 0 "$pnmem" trace export --html "$dir/short" &&
-		says 'no engine any more in /short/0"' 'no engine any more in /short/200"' &&
+		says 'last engine left /short/0"' 'last engine left /short/200"' &&
 		"$build/tests/trace_make" --short 6000 2000 >"$dir/many" &&
 		expect_status 0 "$pnmem" trace export --perfetto -o /dev/null "$dir/many" &&
 		complains '1906 records of views beyond the first 4096'

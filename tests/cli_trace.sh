@@ -82,7 +82,7 @@ names_at_end() { # of views whose number another had later
 too_many_views() {
 	"$build/tests/trace_make" --short 6000 5000 >"$dir/many" &&
 		expect_status 0 "$pnmem" trace report "$dir/many" &&
-		says '1906 of views beyond the first 4096' '/engines/loader: 13\.5 GiB'
+		says '1906 records of views beyond the first 4096' '/engines/loader: 13\.5 GiB'
 }
 high_view() { # a view's number is any
 	"$build/tests/trace_make" --view 300 20000 | "$pnmem" trace report - >"$dir/1" &&

@@ -30,8 +30,7 @@ struct counts {
 	long long level_ns;
 };
 
-/* ---- of the trace -------------------------------------------------------------------------------
- */
+/* ---- of the trace --------------------------------------------------------------------------- */
 
 /* One that has ended is not used; the next of its number is another. */
 struct source_view {
@@ -136,8 +135,7 @@ static int count_source(const char *path, struct counts *ret)
 	return 0;
 }
 
-/* ---- of the JSON --------------------------------------------------------------------------------
- */
+/* ---- of the JSON ---------------------------------------------------------------------------- */
 
 /* Names of tracks, times of counters and ends of slices, by "PID:TID" or "PID NAME". */
 static json_t *named, *newest, *open_async;

@@ -74,7 +74,7 @@ pressure() {
 children() { # a grandchild whose parent has gone is still the command's
 	expect_status 0 "$pnmem" trace record -o "$dir/f" -- \
 		sh -c "(sh -c 'head -c 60000000 /dev/zero | tail >/dev/null; sleep 0.1' &) ; sleep 0.7" &&
-		report_says 'command  sh' && grep -qE '; ([2-9]|[1-9][0-9]+) processes of it' "$dir/report" ||
+		report_says 'command  sh' && grep -qE '; ([2-9]|[1-9][0-9]+) of its processes' "$dir/report" ||
 		{ cat "$dir/report"; return 1; }
 }
 duration() {

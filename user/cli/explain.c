@@ -89,7 +89,7 @@ static void print_all(const pn_mem_state *state, const pn_mem_ext *ext,
 	for (int i = 0; i < n; i++)
 		any = any || sources[i].decides;
 	if (any)
-		printf("it comes down when every source with a * does\n");
+		printf("the level falls when every source with a * falls\n");
 	printf("\n");
 	for (int i = 0; i < n; i++)
 		print_source(&sources[i]);

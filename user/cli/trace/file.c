@@ -82,8 +82,8 @@ struct trace_file *trace_file_open(const char *path)
 	r = read_head(file);
 	if (!r && file->head.version > TRACE_VERSION)
 		fprintf(stderr,
-			"pnmem: %s is of a newer version, %u, than this program knows (%u): what "
-			"it cannot read is left out\n",
+			"pnmem: %s has a newer version, %u, than this program knows (%u): unknown "
+			"records are left out\n",
 			path, file->head.version, TRACE_VERSION);
 	if (!r)
 		return file;
@@ -92,7 +92,8 @@ struct trace_file *trace_file_open(const char *path)
 	else if (!file->to)
 		fprintf(stderr, "pnmem: %s is empty\n", path);
 	else if (r == -EAGAIN)
-		fprintf(stderr, "pnmem: %s is cut within its first %zu bytes: nothing to read\n",
+		fprintf(stderr,
+			"pnmem: %s was cut within its first %zu bytes: there is nothing to read\n",
 			path, file->to);
 	else
 		fprintf(stderr, "pnmem: %s is not a pnmem trace, or its head is damaged\n", path);
@@ -155,14 +156,14 @@ enum trace_file_end trace_file_finish(const struct trace_file *file)
 		return TRACE_FILE_FAILED;
 	}
 	if (file->damaged || (file->ended && file->from < file->to)) {
-		fprintf(stderr, "pnmem: %s is damaged at byte %llu: what follows is not read\n",
+		fprintf(stderr, "pnmem: %s is damaged at byte %llu: the rest is not read\n",
 			file->path, (unsigned long long)at);
 		return TRACE_FILE_DAMAGED;
 	}
 	if (!file->ended) {
 		fprintf(stderr,
-			"pnmem: %s has no end: it was cut, or is still being written; it is read "
-			"up to byte %llu\n",
+			"pnmem: %s has no end record: it was cut, or is still being written. It is "
+			"read up to byte %llu\n",
 			file->path, (unsigned long long)at);
 		return TRACE_FILE_CUT;
 	}
@@ -215,7 +216,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!options->path)
-			argp_error(state, "which file?");
+			argp_error(state, "a FILE is needed");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

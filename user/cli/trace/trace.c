@@ -22,9 +22,9 @@ static const struct {
 } commands[] = {
 	{ "record", cmd_trace_record, "record everything, for a time or while a command runs" },
 	{ "dump", cmd_trace_dump, "write the agent's flight recorder to a file" },
-	{ "report", cmd_trace_report, "the story of a trace file in a screenful" },
-	{ "export", cmd_trace_export, "a trace file as a picture, for a viewer" },
-	{ "replay", cmd_trace_replay, "where levels and verdicts differ with other settings" },
+	{ "report", cmd_trace_report, "report on a trace file in a screenful" },
+	{ "export", cmd_trace_export, "write a trace file as a picture, for a viewer" },
+	{ "replay", cmd_trace_replay, "show where levels and verdicts differ with other settings" },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -32,10 +32,10 @@ static const struct {
 static void usage(FILE *out)
 {
 	fprintf(out, "Usage: pnmem trace COMMAND [OPTION...]\n"
-		     "What happened to memory, and who did it.\n\n");
+		     "Shows what happened to memory, and which tasks did it.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fprintf(out, "\n'pnmem trace COMMAND --help' tells a command's options (--socket, --json "
+	fprintf(out, "\n'pnmem trace COMMAND --help' prints a command's options (--socket, --json "
 		     "...); --version the version.\n");
 }
 
@@ -87,15 +87,16 @@ int cmd_trace_dump(int argc, char **argv)
 		return puts(path) < 0 || fflush(stdout) ? CLI_FAILED : CLI_OK;
 	case -ENOENT:
 	case -ECONNREFUSED:
-		fprintf(stderr, "pnmem: no agent: its flight recorder is what this writes\n");
+		fprintf(stderr,
+			"pnmem: no agent runs: this command writes the agent's flight recorder\n");
 		break;
 	case -EPERM:
 		fprintf(stderr, "pnmem: only the administrator may have the trace of a whole "
 				"machine: run it as root of the host, with CAP_SYS_ADMIN\n");
 		break;
 	case -EOPNOTSUPP:
-		fprintf(stderr, "pnmem: this agent has no flight recorder, or it is off "
-				"(PN_RECORDER_BYTES=0)\n");
+		fprintf(stderr,
+			"pnmem: the agent's flight recorder is off (PN_RECORDER_BYTES=0)\n");
 		break;
 	default:
 		fprintf(stderr, "pnmem: cannot dump the flight recorder: %s\n", strerror(-r));

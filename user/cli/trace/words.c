@@ -92,7 +92,7 @@ const char *words_mark(uint32_t of)
 					     "command begins",
 					     "command ends",
 					     "process of the command",
-					     "no engine any more in" };
+					     "last engine left" };
 
 	return pick(names, 6, of);
 }

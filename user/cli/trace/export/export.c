@@ -33,7 +33,7 @@ static const struct argp_option option_list[] = {
 	  "One page with the timeline, which needs no network", 1 },
 	{ "perfetto", OPTION_FORMAT + FORMAT_PERFETTO, 0, 0,
 	  "Trace-event JSON, for the Perfetto UI (ui.perfetto.dev) and chrome://tracing", 1 },
-	{ "output", 'o', "FILE", 0, "Where to (standard output)", 1 },
+	{ "output", 'o', "FILE", 0, "Write this file (standard output)", 1 },
 	{ 0 },
 };
 
@@ -56,7 +56,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!options->format || options->file.common.json)
-			argp_error(state, "which format? --html or --perfetto");
+			argp_error(state, "a format is needed: --html or --perfetto");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -104,8 +104,7 @@ static void instant(struct perfetto *p, uint64_t ts_ns, uint32_t pid, uint32_t t
 	fprintf(p->out, ",\"s\":\"t\",\"cat\":\"%s\",\"args\":{", category);
 }
 
-/* ---- levels and counters ------------------------------------------------------------------------
- */
+/* ---- levels and counters -------------------------------------------------------------------- */
 
 static void end_run(struct perfetto *p, uint32_t view, uint64_t now_ns)
 {
@@ -226,8 +225,7 @@ static void add_vmstat(struct perfetto *p, const struct trace_item *item)
 	p->vmstat = *now;
 }
 
-/* ---- what tasks did -----------------------------------------------------------------------------
- */
+/* ---- what tasks did ------------------------------------------------------------------------- */
 
 /*
  * Writes a slice on the task's own track, where stalls follow each other, and an asynchronous slice

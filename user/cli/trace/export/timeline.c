@@ -225,8 +225,7 @@ static struct timeline_note *note(struct timeline *timeline, enum timeline_lane 
 	return ret;
 }
 
-/* ---- records ------------------------------------------------------------------------------------
- */
+/* ---- records -------------------------------------------------------------------------------- */
 
 static const char *cgroup_name(const struct timeline *timeline, uint64_t id, char buf[32])
 {

@@ -47,8 +47,7 @@ int record_helper_start(struct record_helper *helper)
 	helper->out_fd = helper->in_fd = -1;
 	find_program(path, sizeof(path));
 	if (access(path, X_OK)) {
-		fprintf(stderr,
-			"pnmem: no pnmemd, which has the kernel hooks, at %s (PNMEM_AGENT)\n",
+		fprintf(stderr, "pnmem: no pnmemd at %s (PNMEM_AGENT): it has the kernel hooks\n",
 			path);
 		return CLI_FAILED;
 	}

@@ -92,8 +92,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* ---- what comes in ------------------------------------------------------------------------------
- */
+/* ---- what comes in -------------------------------------------------------------------------- */
 
 static void mark(struct recording *rec, uint32_t of, uint64_t value, const char *text)
 {
@@ -203,7 +202,9 @@ static void read_stream(struct recording *rec)
 {
 	if (read_packets(rec))
 		return;
-	fprintf(stderr, "%spnmem: the agent has gone: no more verdicts, a snapshot every %d ms\n",
+	fprintf(stderr,
+		"%spnmem: the agent has gone: from here on the trace has no verdicts, and a "
+		"snapshot every %d ms\n",
 		rec->progress ? "\n" : "", PN_MEMWATCH_POLL_MS);
 	close(rec->stream_fd);
 	rec->stream_fd = -1;
@@ -248,8 +249,7 @@ static void show_progress(const struct recording *rec)
 		rec->file.has_level ? pn_mem_level_name((pn_mem_level)rec->file.level) : "");
 }
 
-/* ---- the recording ------------------------------------------------------------------------------
- */
+/* ---- the recording -------------------------------------------------------------------------- */
 
 static bool is_over(const struct recording *rec)
 {
@@ -367,10 +367,11 @@ static void open_stream(struct recording *rec)
 	if (rec->stream_fd >= 0)
 		return;
 	if (rec->stream_fd == -EBUSY)
-		fprintf(stderr, "pnmem: another recording has the agent's records: this one is "
-				"without verdicts\n");
+		fprintf(stderr, "pnmem: another recording gets the agent's records: this one has "
+				"no verdicts\n");
 	else
-		fprintf(stderr, "pnmem: no agent, or none that records (%s): without verdicts\n",
+		fprintf(stderr,
+			"pnmem: no agent sends records (%s): this recording has no verdicts\n",
 			strerror(-rec->stream_fd));
 	begin_polling(rec);
 }
@@ -453,9 +454,9 @@ int cmd_trace_record(int argc, char **argv)
 		.parser = parse_option,
 		.children = children,
 		.args_doc = "[-- COMMAND...]",
-		.doc = "Records everything that happens to memory, for a time, while a command "
-		       "runs (its processes are marked; its exit status becomes ours), or until "
-		       "^C. For root.",
+		.doc = "Records everything that happens to memory: for a time, while a command "
+		       "runs, or until ^C. The command's processes are marked, and pnmem exits "
+		       "with its status. For root.",
 	};
 	struct record_options options = { 0 };
 	struct recording *rec;
@@ -466,7 +467,7 @@ int cmd_trace_record(int argc, char **argv)
 
 	cli_parse(&argp, argc, argv, &options);
 	if (geteuid()) {
-		fprintf(stderr, "pnmem: only root may have the trace of a whole machine\n");
+		fprintf(stderr, "pnmem: only root may trace the whole machine\n");
 		return CLI_FAILED;
 	}
 	if (!options.path) {

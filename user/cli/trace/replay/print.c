@@ -24,8 +24,7 @@ static const char *level_name(uint32_t level)
 	return pn_mem_level_name((pn_mem_level)level);
 }
 
-/* ---- for people ---------------------------------------------------------------------------------
- */
+/* ---- for people ----------------------------------------------------------------------------- */
 
 static void print_settings(const char *what, const struct level_config *config)
 {
@@ -85,7 +84,7 @@ static void print_end(const struct replay_summary *s, enum trace_file_end end)
 {
 	char a[FORMAT_BYTES], b[FORMAT_BYTES];
 
-	printf("levels    %llu looks in %s, file %s: otherwise %llu times, for %s of all views' "
+	printf("levels    %llu looks in %s, file %s: they differ %llu times, for %s of all views' "
 	       "time\n",
 	       (ull)s->look_count, format_duration(a, s->span_ns), words_end(end),
 	       (ull)s->change_count, format_duration(b, s->differ_ns));
@@ -98,7 +97,7 @@ static void print_end(const struct replay_summary *s, enum trace_file_end end)
 		printf("          %llu looks taken as recorded: a die was not known yet, or too "
 		       "many views\n",
 		       (ull)s->unknown_count);
-	printf("verdicts  %llu, of them %llu otherwise", (ull)s->verdict_count,
+	printf("verdicts  %llu, %llu of them differ", (ull)s->verdict_count,
 	       (ull)s->verdict_differ_count);
 	for (uint32_t from = 0; from < 3; from++)
 		for (uint32_t to = 0; to < 3; to++)
@@ -107,14 +106,12 @@ static void print_end(const struct replay_summary *s, enum trace_file_end end)
 				       words_verdict(from), words_verdict(to));
 	putchar('\n');
 	if (s->verdict_unknown_count)
-		printf("          %llu could not be replayed: their costs or their snapshot are "
-		       "not "
+		printf("          %llu could not be replayed: their cost or their snapshot is not "
 		       "in the file\n",
 		       (ull)s->verdict_unknown_count);
 }
 
-/* ---- JSON: one value, written piece by piece ----------------------------------------------------
- */
+/* ---- JSON: one value, written piece by piece ------------------------------------------------ */
 
 /* Writes ,"key":value. */
 static void put_json(const char *key, json_t *value)
@@ -196,8 +193,7 @@ static void json_end(const struct replay_summary *s, enum trace_file_end end)
 	puts("}");
 }
 
-/* ---- both ---------------------------------------------------------------------------------------
- */
+/* ---- both ----------------------------------------------------------------------------------- */
 
 void replay_begin(bool json, const char *path, const struct replay_policy *policy)
 {

@@ -55,7 +55,7 @@ static void parse_setting(struct replay_options *options, char *text, struct arg
 		if (strcmp(keys[i].key, text))
 			continue;
 		if (!value || !*value)
-			argp_error(state, "no value of %s", text);
+			argp_error(state, "%s needs a value", text);
 		options->values[i] = value;
 		options->given |= keys[i].given;
 		return;
@@ -270,8 +270,8 @@ static int replay_file(struct run *run, const char *path, struct trace_file *fil
 		if (!begun && is_judged(&item)) {
 			if (!run->has_config)
 				fprintf(stderr,
-					"pnmem: %s does not say with what settings it was "
-					"recorded: taken as the defaults\n",
+					"pnmem: %s does not have the settings that it was recorded "
+					"with: the defaults are taken\n",
 					path);
 			replay_begin(run->json, path, &run->policy);
 			begun = true;
@@ -302,7 +302,7 @@ int cmd_trace_replay(int argc, char **argv)
 	static const struct argp_option option_list[] = {
 		{ "policy", 'p', "KEY=VALUE,...", 0,
 		  "host_reserve_bytes, psi_full_reject, die_reserve_bytes, level_hold_ms, "
-		  "cgroup_level: as the settings PN_... of these names; the others stay as "
+		  "cgroup_level: the settings PN_... of these names; the others stay as "
 		  "recorded",
 		  1 },
 		{ 0 },

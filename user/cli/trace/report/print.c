@@ -28,7 +28,7 @@ static void print_command(FILE *out, const struct story *story)
 		fprintf(out, ", exit %d", WEXITSTATUS(status));
 	else
 		fprintf(out, ", ended by signal %d", WTERMSIG(status));
-	fprintf(out, "; %u processes of it are in the records, marked * below\n",
+	fprintf(out, "; %u of its processes are in the records, marked * below\n",
 		story->recorded.process_count);
 }
 
@@ -55,16 +55,16 @@ static void print_head(FILE *out, const char *path, const struct story *story,
 		print_command(out, story);
 	fprintf(out,
 		"records  %llu; lost: %llu by the kernel's hooks, %llu by the recorder, %llu "
-		"verdicts; %llu older ones are not here\n",
+		"verdicts; %llu older ones were overwritten\n",
 		(ull)story->record_count, (ull)story->recorded.drops.kernel_count,
 		(ull)story->recorded.drops.recorder_count, (ull)story->recorded.drops.verdict_count,
 		(ull)story->recorded.drops.old_count);
 	if (trace_views_left_out(story->views))
-		fprintf(out, "         %llu of views beyond the first %u are not told of here\n",
+		fprintf(out, "         %llu records of views beyond the first %u are left out\n",
 			(ull)trace_views_left_out(story->views), TRACE_VIEWS_MAX);
 	for (unsigned i = 0; i < story->recorded.unknown_count; i++)
 		if (story->recorded.unknown[i].count)
-			fprintf(out, "         %llu of a kind that is not known here: %u %s\n",
+			fprintf(out, "         %llu records of an unknown kind: %u %s\n",
 				(ull)story->recorded.unknown[i].count,
 				story->recorded.unknown[i].kind, story->recorded.unknown[i].name);
 }
@@ -83,7 +83,7 @@ static void print_levels(FILE *out, const struct story *story)
 			format_duration(text, story->levels.level_ns[level]), level ? "," : "\n");
 	if (!story->levels.worst_level)
 		return;
-	fprintf(out, "         %s first at %s of %s, because: %s\n",
+	fprintf(out, "         %s first at %s for %s, because: %s\n",
 		pn_mem_level_name((pn_mem_level)story->levels.worst_level),
 		report_at(at, story, story->levels.worst_ns),
 		report_view(view, story, story->levels.worst_view),
@@ -193,7 +193,8 @@ static void print_growth(FILE *out, const struct story *story)
 	if (top.more)
 		fprintf(out, "         and %u more\n", top.more);
 	for (unsigned i = 0; i < MEMORY_WORST && story->memory.worst_fault[i].count; i++)
-		fprintf(out, "         %s (%u) in %s ran into %llu of the page faults\n",
+		fprintf(out,
+			"         %s (%u) in %s had the last fault in bursts of %llu page faults\n",
 			story->memory.worst_fault[i].comm, story->memory.worst_fault[i].tid,
 			report_cgroup(who, story, story->memory.worst_fault[i].cgroup_id),
 			(ull)story->memory.worst_fault[i].count);
@@ -274,7 +275,8 @@ static void print_reclaim(FILE *out, const struct story *story)
 			(ull)story->reclaim.sample_count);
 	if (story->reclaim.memcg_count[PN_MEMCG_MAX] || story->reclaim.memcg_count[PN_MEMCG_HIGH] ||
 	    story->reclaim.memcg_count[PN_MEMCG_OOM])
-		fprintf(out, "cgroups  told of memory.max %llu, memory.high %llu, oom %llu times\n",
+		fprintf(out,
+			"cgroups  reported memory.max %llu, memory.high %llu, oom %llu times\n",
 			(ull)story->reclaim.memcg_count[PN_MEMCG_MAX],
 			(ull)story->reclaim.memcg_count[PN_MEMCG_HIGH],
 			(ull)story->reclaim.memcg_count[PN_MEMCG_OOM]);
@@ -328,7 +330,7 @@ static void print_refusal(FILE *out, const struct story *story, const struct ref
 			format_bytes(need, v->need_bytes), format_bytes(have, v->have_bytes));
 	if (r->claimed_count)
 		fprintf(out,
-			" after what others have reserved, or taken since the snapshot, which had "
+			" after others reserved memory, or took it since the snapshot, which had "
 			"%s",
 			format_bytes(have, r->room_bytes));
 	fprintf(out, "\n           would have been admitted with: %s\n",
@@ -340,10 +342,10 @@ static void print_no_verdicts(FILE *out, const struct story *story)
 {
 	fprintf(out, "verdicts %s\n",
 		story->recorded.has_config
-			? "none that an engine reported"
-			: "not known: this trace is without the agent's records, and has none");
+			? "engines reported none"
+			: "not known: the agent's records are not in this trace");
 	if (story->levels.worst_level == PN_MEM_LEVEL_CRITICAL)
-		fprintf(out, "         what took the memory may have done so without pn_admit, "
+		fprintf(out, "         the tasks that took the memory may not have asked pn_admit, "
 			     "which can refuse it\n");
 }
 

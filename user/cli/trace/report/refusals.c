@@ -68,8 +68,7 @@ static struct refusal *refusal_get(struct refusals *refusals, const struct trace
 	return &refusals->refusal[refusals->count++];
 }
 
-/* ---- settings -----------------------------------------------------------------------------------
- */
+/* ---- settings ------------------------------------------------------------------------------- */
 
 static bool asked(const struct replay_question *q, const struct replay_policy *with,
 		  uint64_t freed_bytes, pn_admit_result *ret)
@@ -164,8 +163,7 @@ static void find_settings(struct refusal *refusal, const struct replay_question 
 	find_freed(refusal, q);
 }
 
-/* ---- one more -----------------------------------------------------------------------------------
- */
+/* ---- one more ------------------------------------------------------------------------------- */
 
 /*
  * Does the snapshot show room where the engine had none? The reservations of others are in no

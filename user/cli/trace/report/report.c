@@ -16,8 +16,9 @@ int cmd_trace_report(int argc, char **argv)
 	static const struct argp argp = {
 		.children = children,
 		.args_doc = "FILE",
-		.doc = "Tells what happened in a trace: levels, peaks, who stalled, who took the "
-		       "memory, what was refused and what would have admitted it. FILE -: standard "
+		.doc = "Reports what happened in a trace: levels, peaks, the tasks that stalled, "
+		       "the cgroups that took memory, the requests that were refused, and what "
+		       "would have admitted them. FILE -: standard "
 		       "input.",
 	};
 	struct trace_file_options options = { 0 };

@@ -149,20 +149,21 @@ char *report_prevented(char buf[static REPORT_TEXT], const struct story *story,
 	if (refusal->first.check != PN_CHECK_WINDOW || !report_has_settings(refusal))
 		say_freed(&text, refusal);
 	if (refusal->claimed_count == refusal->count)
-		say(&text, "less reserved by others");
+		say(&text, "smaller reservations by others");
 	if (refusal->least_fit_tokens > 0 && refusal->first.check != PN_CHECK_WINDOW) {
 		or_else(&text);
 		say(&text, "a window of %d tokens", refusal->least_fit_tokens);
 	}
 	if (refusal->admitted_ns) {
 		or_else(&text);
-		say(&text, "holding %s %s", refusal->count > 1 ? "the first" : "it",
-		    format_duration(wait, refusal->admitted_ns - refusal->first_ns));
+		say(&text, "a wait of %s%s",
+		    format_duration(wait, refusal->admitted_ns - refusal->first_ns),
+		    refusal->count > 1 ? " for the first" : "");
 	}
 	if (!text.used)
 		say(&text, "not known");
 	if (refusal->claimed_count && refusal->claimed_count < refusal->count)
-		say(&text, "; %llu of them with less reserved by others",
+		say(&text, "; %llu of them with smaller reservations by others",
 		    (unsigned long long)refusal->claimed_count);
 	return buf;
 }
