@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pnmem admit: the options of its four questions, and the snapshot that they are asked of: the
- * live one, or a file. The answer is admit_ask.c's, its form admit_print.c's.
+ * pnmem admit: the options of its four questions, and the snapshot, live or from a file, that
+ * answers them. admit_ask.c finds the answer and admit_print.c prints it.
  */
 #include "cli/admit.h"
 
@@ -140,7 +140,9 @@ static const struct {
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* One line and the usage status; argp's own ends with a second line. */
+/*
+ * Prints one line and exits with the usage status. argp's own function would print a second line.
+ */
 #define USAGE(state, ...) argp_failure(state, CLI_USAGE, 0, __VA_ARGS__)
 
 static int parse_count(struct argp_state *state, const char *option, const char *text, int max)
@@ -175,7 +177,7 @@ static uint64_t parse_bytes(struct argp_state *state, const char *option, const 
 	return value;
 }
 
-/* The options that a question cannot do without, or cannot have together. */
+/* Checks that a question has the options that it needs, and none that exclude each other. */
 static void check_options(struct argp_state *state, const struct admit_question *q)
 {
 	uint32_t given = q->given;
@@ -256,7 +258,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_ACTIVATION:
 		q->activation_bytes = parse_bytes(state, "--activation", arg);
 		return 0;
-	/* The library takes these two from the environment only, which it reads later. */
+	/* The library takes these two only from the environment, and reads it later. */
 	case OPT_LUT:
 		setenv("PN_ADMIT_LUT", arg, 1);
 		return 0;
@@ -273,7 +275,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* Tells of settings that are not used; a bad --lut is a usage error, not one of these. */
+/* Reports settings that the library refused. A bad --lut is a usage error. */
 static int check_settings(const struct admit_question *q)
 {
 	char warnings[512], *rest = warnings, *line;

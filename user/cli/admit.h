@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of pnmem admit share: the question as it was put, and its answer. */
+/* What the parts of pnmem admit share: the question and its answer. */
 #ifndef PNMEM_CLI_ADMIT_H
 #define PNMEM_CLI_ADMIT_H
 
@@ -24,7 +24,7 @@ struct admit_question {
 	uint64_t weights_bytes, kv_bytes, activation_bytes;
 };
 
-/* What need_bytes is the sum of. */
+/* A part of need_bytes. */
 struct admit_part {
 	const char *name; /* "weights"; NULL ends the list */
 	uint64_t bytes;

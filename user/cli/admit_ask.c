@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The questions of pnmem admit, put to the library, and what each need is the sum of. A model file
- * is read here too, since its numbers are part of the question.
+ * Puts the questions of pnmem admit to the library, and finds the parts of each need. Reads the
+ * model file, whose numbers are part of the question.
  */
 #include "cli/admit_ask.h"
 
@@ -32,7 +32,7 @@ static int read_model(const char *path, pn_model *ret)
 	return CLI_FAILED;
 }
 
-/* The context that was asked for, else the model's. */
+/* The context of --ctx, and else the model's. */
 static int context_tokens(const struct admit_question *q, const pn_model *model, int *ret)
 {
 	if (q->n_tokens >= 0) {
@@ -50,7 +50,7 @@ static int context_tokens(const struct admit_question *q, const pn_model *model,
 	return CLI_USAGE;
 }
 
-/* Without a model file: of the model of pn_admission.h's constants. */
+/* Without a model file: the numbers of the model in pn_admission.h. */
 static uint64_t reference_kv_bytes_per_token(pn_kv_type type)
 {
 	switch (type) {

@@ -31,7 +31,7 @@ static const char *kv_name(pn_kv_type type)
 	return names[type];
 }
 
-/* False where the answer was clear before any bytes were compared. */
+/* Returns false if the answer was clear before any bytes were compared. */
 static bool bytes_compared(const pn_admit_result *result)
 {
 	return result->check != PN_CHECK_PSI_FULL && result->check != PN_CHECK_NO_DIE;
@@ -121,7 +121,7 @@ void admit_print(const struct admit_question *q, const struct admit_answer *answ
 
 /* ---- JSON --------------------------------------------------------------------------------- */
 
-/* Bytes; a need that is beyond counting is the largest number that JSON here can hold. */
+/* Bytes. A need that is too large becomes the largest number that jansson can hold. */
 static json_t *bytes_json(uint64_t bytes)
 {
 	return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pnmem doctor: what of pnmem works on this machine. One finding a line: ok, degraded or missing,
- * what that means, and what to do about it.
+ * pnmem doctor: which parts of pnmem work on this machine. Each line is a finding: ok, degraded or
+ * missing, its meaning, and a remedy.
  */
 #include "cli/doctor.h"
 
@@ -48,7 +48,7 @@ void doctor_finding(struct doctor *report, enum doctor_verdict verdict, const ch
 		printf("%-19s fix: %s\n", "", fix);
 }
 
-/* agent: what it published; NULL: none answers. */
+/* agent: the snapshot that it published; NULL: no agent answers. */
 static void check_sources(struct doctor *report, const pn_mem_ext *agent)
 {
 	bool estimated = agent && agent->source_state[PN_SRC_PSI] == PN_SRC_ESTIMATED;
@@ -145,7 +145,10 @@ static void check_agent(struct doctor *report, const pn_mem_ext *ext, const pn_a
 			       (uintmax_t)ext->event_drops, (uintmax_t)ext->events);
 }
 
-/* Where there is something to sample. A server that listens elsewhere is not joined either. */
+/*
+ * Reported only where there are dies to sample. The sampler joins no MPS server, wherever it
+ * listens.
+ */
 static void check_mps(struct doctor *report)
 {
 	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -164,7 +167,7 @@ static void check_mps(struct doctor *report)
 			       folder);
 }
 
-/* The sampler, its uprobes and each die, as the agent tells of them. */
+/* The sampler, its uprobes and each die, as the agent reports them. */
 static void check_dies(struct doctor *report)
 {
 	pn_hook_status lines[64];
@@ -184,7 +187,7 @@ static void check_dies(struct doctor *report)
 			       "the agent does not say: %s", strerror(-n));
 }
 
-/* A refused hook is a finding only in what it means: another one of its subject may be in use. */
+/* A refused hook alone is no finding: another hook for the same subject may be in use. */
 static void check_hooks(struct doctor *report, json_t *hooks_json)
 {
 	static const char *const names[] = { "in use", "refused", "not needed" };

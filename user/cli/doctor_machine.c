@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the machine gives: the kernel and what hooks need of it, the cgroup layout, swap. A thing
- * that only a better hook would need is no loss where the agent's hooks work without it.
+ * The machine: the kernel and its support for hooks, the cgroup layout, swap. If the agent's hooks
+ * work, it is no fault that the kernel lacks something that better hooks need.
  */
 #include "cli/doctor_machine.h"
 
@@ -58,7 +58,7 @@ static void check_lockdown(struct doctor *report)
 			mode);
 }
 
-/* Addresses read as 0 for those who may not see them; that a function is listed is enough. */
+/* An unprivileged user reads every address as 0. It is enough that the function is listed. */
 static bool kallsyms_has(const char *name)
 {
 	char line[256], symbol[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the agent may still do, as the kernel shows it: anyone may read that of any process in its
- * pid namespace. Why it keeps what it keeps is in pnmemd(8).
+ * The privileges that the agent still has, as the kernel shows them to every user in the same pid
+ * namespace. pnmemd(8) says why the agent keeps them.
  */
 #include "cli/doctor_privileges.h"
 
@@ -39,7 +39,7 @@ static bool read_kept(int pid, struct kept *ret)
 	return n >= 3; /* a kernel without seccomp shows no such line */
 }
 
-/* Those that an agent can keep; others by their number. */
+/* The names of those that an agent can keep. Others are printed as numbers. */
 static void add_names(uint64_t caps, char *text, size_t bytes)
 {
 	static const char *const names[64] = {

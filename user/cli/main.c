@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 
-/* Found by argp in libc, so it must be visible. */
+/* argp in libc looks this symbol up, so it must be visible. */
 __attribute__((visibility("default"))) const char *argp_program_version = "pnmem " PNMEM_VERSION;
 
 static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pnmem reservations: who holds memory that is not allocated yet. */
+/* pnmem reservations: the engines that have reserved memory and not allocated it yet. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "pn_memwatch.h"
 #include "pn_reserve.h"
 
-/* As many as an agent keeps, and more. */
+/* More than an agent keeps. */
 #define LINES_MAX 1024
 
 static const char *where_text(char buf[static FORMAT_BYTES], const pn_reservation *r)

@@ -31,7 +31,7 @@ int snapshot_die_count(const pn_mem_state *s, const pn_mem_ext *e)
 	return s->n_dies + (int)e->n_more_dies;
 }
 
-/* An agent from before there was a state of each die leaves it 0. */
+/* An older agent leaves each die's state 0. */
 pn_mem_die snapshot_die(const pn_mem_state *s, const pn_mem_ext *e, int i)
 {
 	pn_mem_die die = { 0 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A snapshot as JSON, and back. The keys are the field names, and one table of the fields serves
- * both directions, so that they cannot drift apart. What is derived from the fields
- * (names, ages) is written only.
+ * A snapshot as JSON, and back. The keys are the names of the fields, and one table of the fields
+ * serves both directions. Names and ages, which follow from the fields, are written and not read.
  */
 #include "cli/snapshot_json.h"
 
@@ -160,7 +159,7 @@ static json_t *sources_json(const pn_mem_ext *e)
 	return object;
 }
 
-/* Every die, those beyond the SPEC's 16 too, with what the SPEC's arrays do not say. */
+/* Every die, also beyond the 16 of pn_mem_state, with numbers that its arrays do not have. */
 static json_t *dies_json(const pn_mem_state *s, const pn_mem_ext *e)
 {
 	json_t *array = json_array();
@@ -283,7 +282,10 @@ static const char *read_field(const json_t *value, enum field_kind kind, int n_d
 	return "is of no known kind";
 }
 
-/* Reads what is there over what is in base already. n_dies is read from where it will be. */
+/*
+ * Reads the fields that are there and leaves the others as they are. n_dies is read at its place in
+ * base.
+ */
 static const char *read_fields(const json_t *object, const struct field *fields, void *base,
 			       const int *n_dies, const char **ret_key)
 {
@@ -303,7 +305,7 @@ static const char *read_fields(const json_t *object, const struct field *fields,
 	return NULL;
 }
 
-/* What no single field can tell. */
+/* Checks what depends on several fields. */
 static const char *read_whole(const json_t *object, const pn_mem_state *s, const pn_mem_ext *e,
 			      const char **ret_key)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pnmem wait: sleeps until the level is low enough, then becomes the command that was held back.
- * Signals have their usual effect: what is held back can be called off.
+ * pnmem wait: sleeps until the level is low enough, then becomes the command. Signals have their
+ * usual effect, so the user can call the command off.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -19,7 +19,7 @@
 #include "cli/snapshot_json.h"
 #include "pn_memwatch.h"
 
-/* Of a command that could not be run, as shells have it. */
+/* The exit status of a command that cannot be run, as in a shell. */
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND  127
 
@@ -78,7 +78,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "not a time in seconds: %s", arg);
 		return 0;
 	case ARGP_KEY_ARG:
-		/* The command: what follows is its own. */
+		/* The command. The arguments behind it are its own. */
 		options->command = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
@@ -102,7 +102,7 @@ static uint64_t deadline_ns(double timeout_s)
 	       (uint64_t)(timeout_s * 1e9);
 }
 
-/* The last level that is too high goes into the message. */
+/* The message names the last level that was too high. */
 static int give_up(const struct wait_options *options)
 {
 	pn_mem_state state = { 0 };

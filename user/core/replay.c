@@ -32,7 +32,7 @@ void replay_policy_apply(struct replay_policy *policy, const struct level_config
 		policy->with.cgroup_level = settings->cgroup_level;
 }
 
-/* A budget is the die's memory less the reserve that it was sampled or pushed with. */
+/* A budget is the die's memory less the reserve at the time of its sample. */
 static uint64_t budget_with(const struct replay_policy *policy, uint64_t budget_bytes)
 {
 	if (!budget_bytes || policy->with.die_reserve_bytes == policy->recorded.die_reserve_bytes)
@@ -54,7 +54,7 @@ void replay_die(struct replay_view *view, const struct replay_policy *policy,
 		.budget_bytes = budget_with(policy, record->budget_bytes),
 		.used_bytes = record->used_bytes,
 		.sample_ns = record->sample_ns,
-		/* So that it is again what it was at its look: stale, or not. */
+		/* so that the die is stale again if it was stale at its look */
 		.limit_ns = record->state == PN_SRC_STALE,
 		.closed = record->state == PN_SRC_UNSUPPORTED,
 	};
@@ -64,8 +64,7 @@ void replay_die(struct replay_view *view, const struct replay_policy *policy,
 	view->die_seen[record->index] = true;
 }
 
-/* Dies that are gone, or whose record was not kept. Returns whether all that there are are known.
- */
+/* Clears dies that are gone. Returns whether every die of the look has had a record. */
 static bool dies_known(struct replay_view *view, uint32_t n_dies)
 {
 	bool known = true;
@@ -105,8 +104,8 @@ static void sample_make(const struct trace_look *look, pn_host_sample *ret)
 }
 
 /*
- * When the level was derived. A record's own time is a little later, which is too late for a hold
- * that ended at that look; a source that was read in it has the look's time.
+ * The time at which the level was derived. The record's time is a little later, and too late for a
+ * hold that ended at this look. A source that was read for the look has the look's time.
  */
 static uint64_t look_ns(const struct trace_look *look, uint64_t ts_ns)
 {
@@ -116,7 +115,7 @@ static uint64_t look_ns(const struct trace_look *look, uint64_t ts_ns)
 	return newest_ns && newest_ns <= ts_ns ? newest_ns : ts_ns;
 }
 
-/* Before the first look: the level is held since no one knows when. */
+/* Begins with the first look. A level that is held there has been held for an unknown time. */
 static void begin(struct replay_view *view, const struct trace_look *look, uint64_t now_ns)
 {
 	view->unsure = look->level > look->wanted_level && look->level <= PN_MEM_LEVEL_CRITICAL;
@@ -128,7 +127,7 @@ static void begin(struct replay_view *view, const struct trace_look *look, uint6
 		};
 }
 
-/* A verdict comes a little after the look that it is about. */
+/* Keeps the level at a CRITICAL look, since a verdict comes a little after its look. */
 static void remember_critical(struct replay_view *view, const struct replay_level *with)
 {
 	if (view->look.level == PN_MEM_LEVEL_CRITICAL)

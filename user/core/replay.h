@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What levels and verdicts a trace's numbers would have given with other settings: the records of
- * a view (core/trace_format.h), one after the other, through merge.c and admission.c again. With
- * the settings that were recorded they give what was recorded. Pure; the records' order, files and
- * words are left to the caller.
+ * The levels and verdicts that a trace's numbers would have given with other settings. The records
+ * of a view (core/trace_format.h) go through merge.c and admission.c again, one after the other.
+ * With the recorded settings they give the recorded levels and verdicts. Pure: the caller reads
+ * files and finds words.
  *
- * What is between records is not known: a recorder leaves out looks that change neither the level
- * nor its reasons, at most 20 ms of them at a time.
+ * Nothing is known between records: a recorder leaves out looks that change neither the level nor
+ * its reasons, for at most 20 ms at a time.
  */
 #ifndef PNMEM_CORE_REPLAY_H
 #define PNMEM_CORE_REPLAY_H
@@ -20,7 +20,7 @@
 #include "core/trace.h"
 #include "pn_admission.h"
 
-/* Settings that are given, and not taken from the record. */
+/* The settings that the caller gives. The others are taken from the record. */
 enum {
 	REPLAY_HOST_RESERVE = 1u << 0,
 	REPLAY_DIE_RESERVE = 1u << 1,
@@ -30,7 +30,7 @@ enum {
 };
 
 struct replay_policy {
-	struct level_config recorded; /* what levels were derived with */
+	struct level_config recorded; /* the settings that the levels were derived with */
 	struct level_config with;     /* the same, with those that are given */
 	uint32_t given;               /* REPLAY_* */
 };
@@ -38,10 +38,10 @@ struct replay_policy {
 /* Reads a config record. */
 void replay_recorded(const struct trace_config *config, struct level_config *ret);
 
-/* policy->with, from policy->recorded and what of *settings is given. */
+/* Makes policy->with of policy->recorded and the given ones of *settings. */
 void replay_policy_apply(struct replay_policy *policy, const struct level_config *settings);
 
-/* What is carried from record to record of one view. All zero is the start. */
+/* The state of one view between its records. All zero at the start. */
 struct replay_view {
 	struct merge_state carry;
 	struct die_table dies;                /* budgets as with the policy's reserve */
@@ -52,7 +52,7 @@ struct replay_view {
 	/* At the newest look that was recorded as CRITICAL: the level with the policy, plus one. */
 	uint32_t at_critical;
 	bool unsure; /* a level was already held when the trace began */
-	/* What requests cost the engine that asked last, as far as its verdicts show. */
+	/* The cost of a request for the engine that asked last, as far as its verdicts show it. */
 	uint32_t cost_pid;
 	int cost_window;          /* 0: nothing is known ... */
 	uint64_t cost_need_bytes; /* ... of this window */
@@ -71,57 +71,67 @@ struct replay_level {
 };
 
 /*
- * A look: its level with the policy. Until what was held before the trace began is over, the level
- * falls when the recorded one did.
+ * The level of a look with the policy. While a level from before the trace is held, the level falls
+ * when the recorded one falls.
  */
 void replay_look(struct replay_view *view, const struct replay_policy *policy, uint64_t ts_ns,
 		 const struct trace_look *look, struct replay_level *ret);
 
-/* A look without its level, in place of replay_look, where only verdicts are asked for. */
+/*
+ * Takes a look without its level. A caller that only asks for verdicts calls it in place of
+ * replay_look.
+ */
 void replay_see(struct replay_view *view, const struct trace_look *look);
 
-/* A verdict's question, so that it can be asked again: what there was, and by what it was judged.
+/*
+ * A verdict's question, so that it can be asked again: the numbers, and the settings that judged
+ * them.
  */
 struct replay_question {
 	struct trace_verdict verdict;
 	struct admission_config config;
 	pn_mem_state state;
 	pn_mem_ext ext;
-	int cost; /* of replay_verdict's returns, the one if bytes decide */
+	int cost; /* what replay_verdict returns if bytes decide */
 };
 
 /*
- * replay_verdict.c: the question of a verdict that is no place in the batch's, with the numbers as
- * the engine saw them. Returns 0; -ENODATA if they do not give the recorded verdict.
+ * replay_verdict.c: makes the question of a verdict, with the numbers that the engine saw. The
+ * verdict is not about a place in the batch. Returns 0; -ENODATA if the numbers do not give the
+ * recorded verdict.
  */
 int replay_question(struct replay_view *view, const struct replay_policy *policy,
 		    const struct trace_verdict *verdict, struct replay_question *ret);
 
 /*
- * Its answer with the policy, and if freed_bytes less had been in use everywhere. Returns as
- * replay_verdict.
+ * Answers a question with the policy, as if freed_bytes less had been in use everywhere. Returns as
+ * replay_verdict does.
  */
 int replay_ask(const struct replay_question *question, const struct replay_policy *policy,
 	       uint64_t freed_bytes, pn_admit_result *ret);
 
-/* Its answer at the view's newest look, with the settings of then. Returns as replay_verdict. */
+/*
+ * Answers a question at the view's newest look, with the settings of the question. Returns as
+ * replay_verdict does.
+ */
 int replay_ask_now(const struct replay_question *question, const struct replay_view *view,
 		   pn_admit_result *ret);
 
 /*
- * replay_verdict.c: a verdict with the policy, judged by the view's newest look, with what the
- * engine compared in place of it, since it may have seen another snapshot and have settings of its
- * own; the window stays as it was, also where the ladder had made it smaller. Returns 0; 1 if the
- * engine has an activation table of its own, of which a trace shows points only: the result is then
- * an estimate; -ENODATA if the numbers do not give the recorded verdict (a view without a look) or
- * do not say what another one would be. What the batch's gate refused, which it does at CRITICAL
- * alone, is refused where the level with the policy is that, and else admitted, as far as the gate
- * goes.
+ * replay_verdict.c: a verdict with the policy. It is judged by the view's newest look, in which the
+ * numbers that the engine compared replace the look's own: the engine may have seen another
+ * snapshot and may have settings of its own. The window stays as recorded, also where the ladder
+ * had made it smaller. The batch's gate refuses at CRITICAL only, so its verdict is a refusal if
+ * the level with the policy is CRITICAL, and else an admission.
+ *
+ * Returns 0; 1 if the result is an estimate, since the engine has an activation table of its own
+ * and a trace shows only points of it; -ENODATA if the numbers do not give the recorded verdict, as
+ * in a view without a look, or do not say what another verdict would be.
  */
 int replay_verdict(struct replay_view *view, const struct replay_policy *policy,
 		   const struct trace_verdict *verdict, pn_admit_result *ret);
 
-/* Are they the same to the one who asked? Tokens count for a request only. */
+/* Are both verdicts the same for the engine? Tokens count for a request only. */
 bool replay_verdict_same(const struct trace_verdict *verdict, const pn_admit_result *result);
 
 #endif

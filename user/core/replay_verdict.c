@@ -14,7 +14,7 @@ static bool is_host_ask(const struct trace_verdict *v)
 	return v->ask == TRACE_ASK_REQUEST || v->ask == TRACE_ASK_SPIKE;
 }
 
-/* The engine's settings, as far as its answer shows them, else the agent's. */
+/* The engine's settings as far as its answer shows them, and else the agent's. */
 static void config_recorded(const struct replay_policy *policy, const struct trace_verdict *v,
 			    struct admission_config *ret)
 {
@@ -51,7 +51,10 @@ static void state_make(const struct replay_view *view, struct replay_question *q
 	}
 }
 
-/* What there was above the reserve, put back on it; at 0 no more is known than that. */
+/*
+ * The bytes that were available: those above the reserve, and the reserve. At 0 bytes above it, at
+ * most the reserve was available.
+ */
 static uint64_t seen_bytes(const struct trace_verdict *v, uint64_t looked_bytes,
 			   uint64_t reserve_bytes)
 {
@@ -59,7 +62,7 @@ static uint64_t seen_bytes(const struct trace_verdict *v, uint64_t looked_bytes,
 			     : u64_min(looked_bytes, reserve_bytes);
 }
 
-/* Which source was compared: the scarcest one, of which an admission shows the reserve only. */
+/* The source that was compared, which is the scarcest. An admission shows only its reserve. */
 static pn_admit_check source_of(const struct replay_question *q)
 {
 	const struct trace_verdict *v = &q->verdict;
@@ -76,7 +79,10 @@ static pn_admit_check source_of(const struct replay_question *q)
 	return PN_CHECK_HOST;
 }
 
-/* The bytes as the engine saw them: the source that it named, and no other scarcer than that. */
+/*
+ * Sets the bytes that the engine saw: those of the source that it named. No other source is
+ * scarcer.
+ */
 static void state_seen(struct replay_question *q)
 {
 	const struct trace_verdict *v = &q->verdict;
@@ -107,7 +113,7 @@ static void state_seen(struct replay_question *q)
 				: u64_max(state->per_die_free[v->die_id], v->have_bytes);
 }
 
-/* A table of the points that are known, and straight lines between them, KV included. */
+/* Makes a table of the known points, KV included, with straight lines between them. */
 static void cost_by_points(const struct replay_view *view, struct replay_question *q)
 {
 	const struct trace_verdict *v = &q->verdict;
@@ -117,7 +123,7 @@ static void cost_by_points(const struct replay_view *view, struct replay_questio
 	int n = 0, window = view->cost_window;
 
 	q->config.kv_q4_bytes_per_token = q->config.kv_fp32_bytes_per_token = 0;
-	/* A window that was just possible, or one that just was not. */
+	/* the largest possible window, or a window that was just too large */
 	if (bytes && v->fit_tokens > 0 && v->fit_tokens < window)
 		anchor[n++] = (pn_admit_anchor){ v->fit_tokens, v->have_bytes };
 	else if (bytes && !v->fit_tokens && window > PN_ADMIT_MIN_WINDOW)
@@ -128,9 +134,10 @@ static void cost_by_points(const struct replay_view *view, struct replay_questio
 }
 
 /*
- * KV bytes per token are in what a request needed, less the activation peak of the built-in table;
- * if that does not come out even, the engine has a table of its own. A request that was refused for
- * PSI tells nothing: those before it do. Returns as replay_verdict.
+ * Finds the KV bytes per token: the need of a request less the activation peak of the built-in
+ * table. If they are not a whole number per token, the engine has a table of its own. A request
+ * that was refused for PSI does not show its need, so an earlier request is taken. Returns as
+ * replay_verdict does.
  */
 static int cost_find(struct replay_view *view, struct replay_question *q)
 {

@@ -72,7 +72,7 @@ static bool is_in_range(const struct trace_item *item)
 	}
 }
 
-/* Makes the kind's own promises true: a text of fixed length ends in NUL. */
+/* Ends the texts of fixed length in NUL, and gives an event its record's time. */
 static void complete(struct trace_item *item)
 {
 	switch (item->kind) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The trace file: its layout, for those who write one (the agent's flight recorder, pnmem trace
- * record) and those who read one. tools/man/pnmem-trace.5 tells the same in words.
+ * The layout of a trace file. The agent's flight recorder and pnmem trace record write such files.
+ * tools/man/pnmem-trace.5 describes the layout in words.
  *
- * A file is a head and then records to its end, each with its length, kind and a check word, in
- * the byte order of the machine that wrote it. Nothing points backwards or forwards, so that a
- * file can be written and read as a stream, and one that was cut anywhere is good up to the cut.
- * Append only: a kind gets new fields at its end (one with a text behind its fields gets none), a
- * new kind a new number. Schema records after the head name every kind and field, so that a reader
- * of another version can skip or show what it does not know.
+ * A file is a head and then records to its end, each with its length, kind and a check word, in the
+ * byte order of the machine that wrote it. Nothing points backwards or forwards, so a file can be
+ * written and read as a stream, and a cut file can be read up to the cut. A kind gets new fields at
+ * its end (a kind with a text gets none), and a new kind gets a new number. Schema records after
+ * the head name every kind and field, so that a reader of another version can skip or show the
+ * kinds that it does not know.
  */
 #ifndef PNMEM_CORE_TRACE_FORMAT_H
 #define PNMEM_CORE_TRACE_FORMAT_H
@@ -25,7 +25,7 @@ struct trace_head {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t head_bytes; /* of this struct, a multiple of 8: the first record follows */
-	uint32_t check;      /* as that of a record */
+	uint32_t check;      /* computed as for a record */
 	uint32_t n_cpus;     /* online at the start */
 	uint64_t mono_ns; /* CLOCK_MONOTONIC when the file was begun; record times are in it ... */
 	uint64_t wall_ns; /* ... and CLOCK_REALTIME at that moment, since 1970 */
@@ -46,7 +46,10 @@ struct trace_record_head {
 #define TRACE_RECORD_MAX  0xfff8u
 #define TRACE_PAYLOAD_MAX (TRACE_RECORD_MAX - sizeof(struct trace_record_head))
 
-/* Records are in the order in which the writer came by them; times may differ by milliseconds. */
+/*
+ * Records lie in the order in which the writer got them. Their times may be milliseconds out of
+ * order.
+ */
 enum trace_kind {
 	TRACE_PAD = 0,     /* never in a file: the unused end of a ring in memory */
 	TRACE_SCHEMA = 1,  /* struct trace_schema and text */
@@ -57,19 +60,19 @@ enum trace_kind {
 	TRACE_DIE = 6,     /* struct trace_die: a die in the snapshot that follows */
 	TRACE_VERDICT = 7, /* struct trace_verdict, as an engine reported it */
 	TRACE_VMSTAT = 8,  /* struct trace_vmstat */
-	TRACE_DROPS = 9,   /* struct trace_drops: what is missing, so far */
+	TRACE_DROPS = 9,   /* struct trace_drops: records that are missing so far */
 	TRACE_MARK = 10,   /* struct trace_mark and text */
 	TRACE_END = 11,    /* struct trace_end, the last record: the file is whole */
 	TRACE_KIND_COUNT = 12,
 };
 
-/* Of one kind. Text: its name, then " type field" for each field, separated by commas. */
+/* Describes a kind. Text: its name, then " type field" for each field, separated by commas. */
 struct trace_schema {
 	uint32_t kind;
 	uint32_t payload_bytes; /* of its fixed part */
 };
 
-/* What the levels were derived with. */
+/* The settings that the levels were derived with. */
 struct trace_config {
 	uint64_t host_reserve_bytes; /* 0: max(1 GiB, 15 % of the total) */
 	uint64_t die_reserve_bytes;
@@ -79,7 +82,7 @@ struct trace_config {
 	uint32_t mode;         /* PN_MODE_*: what woke the agent for stalls */
 };
 
-/* What a number in later records stands for; a later one of the same number replaces it. */
+/* The name of a number in later records. A later name of the same number replaces it. */
 enum trace_name_of {
 	TRACE_NAME_CGROUP = 1, /* id is a cgroup v2 id; the text its path below the v2 mount */
 	TRACE_NAME_VIEW = 2,   /* id is a view; the text its cgroup's path */
@@ -92,8 +95,8 @@ struct trace_name {
 };
 
 /*
- * A snapshot as published: the fields of pn_mem_state and pn_mem_ext of the same name, which are
- * also all that the level is derived from, but for the dies.
+ * A published snapshot: the fields of pn_mem_state and pn_mem_ext with the same names. The level is
+ * derived from these and the dies.
  */
 struct trace_look {
 	uint32_t view; /* 0: the host alone; else as a TRACE_NAME_VIEW says */
@@ -141,7 +144,7 @@ struct trace_die {
 	uint32_t reserved;
 };
 
-/* What was asked. */
+/* The question. */
 enum trace_ask {
 	TRACE_ASK_REQUEST = 1,  /* a prefill: pn_admit_request, pn_admit */
 	TRACE_ASK_LOAD = 2,     /* pn_admit_model_load */
@@ -185,27 +188,29 @@ struct trace_vmstat {
 	uint64_t steal_kswapd_pages;
 	uint64_t fault_count;
 	uint64_t major_fault_count;
-	uint64_t scan_all_pages; /* those for cgroup limits too, which the first four leave out */
+	uint64_t scan_all_pages; /* with those for cgroup limits, which the first four leave out */
 	uint64_t steal_all_pages;
 };
 
-/* Lost, by whom. Sums since the recording began. */
+/* Numbers of lost records since the recording began, by the place of the loss. */
 struct trace_drops {
 	uint64_t kernel_count;   /* kernel records for which their ring had no room */
 	uint64_t recorder_count; /* records that the recorder or its reader had no room for */
 	uint64_t verdict_count;  /* verdicts that an engine could not send */
-	uint64_t old_count;      /* overwritten by newer ones, as is a flight recorder's way */
+	uint64_t old_count;      /* overwritten by newer records, in a flight recorder only */
 };
 
-/* What happened to the recording itself, or to what it is of. */
+/* What happened to the recording, the recorded command or a view. */
 enum trace_mark_of {
 	TRACE_MARK_DUMP = 1,  /* why the recorder was written out; text: the reason */
 	TRACE_MARK_BEGIN = 2, /* value: pid of the command that is recorded; text: the command */
 	TRACE_MARK_EXIT = 3,  /* value: the command's wait status */
 	TRACE_MARK_TASK = 4,  /* value: pid that belongs to the command; text: its comm */
-	/* value: a view that has no engine any more, and no more looks: the number may then become
-	 * another's; text: its name, that of the same number in a flight recorder may be the next
-	 * one's already. */
+	/*
+	 * value: a view whose last engine has left. It gets no more looks, and its number may be
+	 * given to another view. text: its name, since the newest name of this number may belong to
+	 * the next view.
+	 */
 	TRACE_MARK_VIEW_END = 5,
 };
 
@@ -216,7 +221,7 @@ struct trace_mark {
 };
 
 struct trace_end {
-	uint64_t record_count; /* before this one, schemas included */
+	uint64_t record_count; /* the records before this one, with the schemas */
 };
 
 /* A record in memory, decoded (core/trace_decode.h). */

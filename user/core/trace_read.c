@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finding the records in a file's bytes, which are checked like network input. See trace.h. */
+/* Finds the records in a file's bytes, and checks the bytes like network input. See trace.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,9 @@
 
 #define HEAD_BYTES_MAX 4096
 
-/* A head of another version may be longer, and not shorter than what tells its length. */
+/*
+ * A head of another version may have another length. It has at least the fields up to its length.
+ */
 #define HEAD_BYTES_MIN 24
 
 int trace_read_head(const void *buf, size_t bytes, struct trace_head *ret, size_t *ret_used)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ring of records. A record is never split: what is left at the end of the block, if the next
- * one does not fit there, is a pad. A copy is a seqlock's read with the tail as the sequence: the
- * writer moves the tail before it overwrites what was there. See trace.h.
+ * The ring of records. A record is never split: if the next one does not fit at the end of the
+ * block, the rest of the block is a pad. A copy is a seqlock's read with the tail as the sequence:
+ * the writer moves the tail before it overwrites the records there. See trace.h.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define WORD sizeof(uint64_t)
 
-/* A writer that overwrites all of a copy while it is made, so often, is not worth waiting for. */
+/* After so many copies that were wholly overwritten while they were made, the reader gives up. */
 #define COPY_TRIES 1000
 
 void trace_ring_init(struct trace_ring *ring, size_t bytes)
@@ -43,14 +43,17 @@ static struct trace_record_head head_of(uint64_t word)
 	return head;
 }
 
-/* A pad goes to the end of the block, where there need be no room for a head. */
+/* A pad reaches to the end of the block, and may be shorter than a head. */
 static bool is_pad(uint64_t left_bytes, uint64_t first_word)
 {
 	return left_bytes < sizeof(struct trace_record_head) ||
 	       head_of(first_word).kind == TRACE_PAD;
 }
 
-/* Frees the oldest until there is room for bytes; by the writer, who alone changes the words. */
+/*
+ * Frees the oldest records until there is room for bytes. Only the writer calls it, and only the
+ * writer changes the words.
+ */
 static void make_room(struct trace_ring *ring, const void *block, uint64_t bytes)
 {
 	uint64_t tail = ring->tail_pos;
@@ -67,7 +70,7 @@ static void make_room(struct trace_ring *ring, const void *block, uint64_t bytes
 		}
 	}
 	store(&ring->tail_pos, tail);
-	/* Nothing that is written from here on may be seen by one who sees the tail before. */
+	/* A reader that sees the old tail must not see what is written from here on. */
 	atomic_thread_fence(memory_order_release);
 }
 
@@ -95,7 +98,7 @@ bool trace_ring_put(struct trace_ring *ring, void *block, uint16_t kind, uint64_
 	return true;
 }
 
-/* From the ring's words as they lie; returns how many bytes. */
+/* Copies the ring's words as they lie. Returns the number of bytes. */
 static size_t copy_raw(const struct trace_ring *ring, const void *block, uint64_t pos, uint64_t end,
 		       unsigned char *buf, size_t buf_bytes)
 {
@@ -108,7 +111,7 @@ static size_t copy_raw(const struct trace_ring *ring, const void *block, uint64_
 	return bytes;
 }
 
-/* Keeps of the raw copy from pos on what are whole records; *pos goes behind them. */
+/* Keeps the whole records of the raw copy, which begins at *pos, and moves *pos behind them. */
 static size_t keep_whole(const struct trace_ring *ring, uint64_t *pos, unsigned char *buf,
 			 size_t from, size_t bytes, uint64_t *count)
 {
@@ -161,7 +164,7 @@ size_t trace_ring_copy(const struct trace_ring *ring, const void *block, uint64_
 		if (tail > *pos)
 			gone = tail - *pos;
 		if (gone >= bytes)
-			continue; /* all of it was overwritten meanwhile */
+			continue; /* the writer overwrote all of it meanwhile */
 		*pos += gone;
 		kept = keep_whole(ring, pos, buf, gone, bytes, count);
 		if (kept)
