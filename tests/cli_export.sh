@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# pnmem trace export: what it writes is compared with the trace that it was made of, and the page is
-# rendered by a browser.
+# pnmem trace export: its output is compared with the trace, and a browser renders the page.
 set -u
 . tests/tap.sh
 . tests/expect.sh
@@ -35,14 +34,14 @@ ended_view() {
 		expect_status 0 "$pnmem" trace export --html "$dir/ended" &&
 		says 'last engine left /engines/ended'
 }
-high_view() { # a view's number is any
+high_view() { # a view may have any number
 	"$build/tests/trace_make" --view 300 5000 >"$dir/300" &&
 		expect_status 0 "$pnmem" trace export --perfetto "$dir/300" && matches "$dir/300" &&
 		[ "$(grep -c '"cat":"level"' "$dir/out")" -ge 10 ] &&
 		expect_status 0 "$pnmem" trace export --html "$dir/300" &&
 		says '"what":"level","text":"/engines/loader: OK to WATCH'
 }
-one_number() { # that views have one after the other: a group of tracks and a line for each
+one_number() { # views have it one after the other: each has a group of tracks and a line
 	"$build/tests/trace_make" --short 300 2000 >"$dir/short" &&
 		expect_status 0 "$pnmem" trace export --perfetto "$dir/short" && matches "$dir/short" &&
 		[ "$(grep -c '"process_name".*"/short/[0-9]*"' "$dir/out")" -eq 300 ] &&
@@ -126,7 +125,7 @@ same_as_the_report() {
 			{ echo "$trace: $counts"; return 1; }
 	done
 }
-# A view that is not looked at any more ends, and does not hold its last level for ever.
+# A view without looks ends, and does not keep its last level.
 gone_view() {
 	"$build/tests/trace_make" 3000 30000 >"$dir/gaps" && page gaps &&
 		data | tr -d '\n' | grep -qE '"levels":\[\{"name":"host","data":\[0,0,[0-9]+,null,'

@@ -46,11 +46,11 @@ other_settings() {
 		expect_status 0 "$pnmem" trace replay - -p host_reserve_bytes=16G <"$dir/spike" &&
 		golden replay-16G
 }
-high_view() { # a view's number is any
+high_view() { # a view may have any number
 	"$build/tests/trace_make" --view 300 20000 >"$dir/300"
 	nothing_differs "$dir/300" && says 'verdicts +20,' 'CRITICAL for 26.4 s -> 26.4 s'
 }
-one_number() { # that views have one after the other: each change is of the one that had it then
+one_number() { # views have it one after the other: each change names the view of that time
 	local option
 	for option in --quiet --names-first; do
 		"$build/tests/trace_make" --short 300 $option 2000 >"$dir/short"

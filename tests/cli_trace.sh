@@ -38,8 +38,8 @@ report_of_a_spike() {
 report_of_an_ended_view() { # it was CRITICAL for a second, and for no longer
 	report --ended 20000 && golden report-ended
 }
-# What it says would have admitted them does so in a replay, and a little less would not.
-confirmed() { # "N CHECK PSI=V RESERVE=V": of a line of the report
+# The settings that the report names admit all of them in a replay. Slightly stricter ones do not.
+confirmed() { # N CHECK PSI_PCT RESERVE_MIB: the numbers of a line of the report
 	local n=$1 check=$2 psi=$3 reserve=$4 admitted
 	admitted() { # POLICY
 		"$pnmem" trace replay "$dir/refused" --policy "$1" | grep -c "refused ($check) -> admitted"
@@ -74,7 +74,7 @@ many_views() { # each for a moment, all with one number: a screenful, the larges
 		expect_status 0 "$pnmem" trace report --json "$dir/made" && json &&
 		[ "$(grep -c '"view": "/short/' "$dir/out")" -eq 300 ]
 }
-names_at_end() { # of views whose number another had later
+names_at_end() { # each number had one view after another
 	"$build/tests/trace_make" --short 300 --names-at-end 5000 >"$dir/short" &&
 		expect_status 0 "$pnmem" trace report --json "$dir/short" && json &&
 		[ "$(grep -oE '"view": "/short/[0-9]+' "$dir/out" | sort -u | wc -l)" -eq 300 ]
@@ -84,7 +84,7 @@ too_many_views() {
 		expect_status 0 "$pnmem" trace report "$dir/many" &&
 		says '1906 records of views beyond the first 4096' '/engines/loader: 13\.5 GiB'
 }
-high_view() { # a view's number is any
+high_view() { # a view may have any number
 	"$build/tests/trace_make" --view 300 20000 | "$pnmem" trace report - >"$dir/1" &&
 		"$pnmem" trace report - <"$dir/spike" >"$dir/2" && cmp "$dir/1" "$dir/2"
 }
@@ -153,7 +153,7 @@ odd_values() { # every reader leaves the same records out, and says how many
 	"$pnmem" trace export --perfetto "$dir/odd" >"$dir/out.json" 2>/dev/null &&
 		"$build/tests/trace_event_check" "$dir/odd" "$dir/out.json"
 }
-hostile_names() { # what a terminal would act on does not reach it
+hostile_names() { # the terminal gets no control characters
 	"$build/tests/trace_make" --hostile 20000 >"$dir/hostile" &&
 		expect_status 0 "$pnmem" trace report "$dir/hostile" && ! grep -q $'\033' "$dir/out" &&
 		expect_status 0 "$pnmem" trace report --json "$dir/hostile" && json
@@ -206,11 +206,11 @@ check "report: a view that has ended has no level" report_of_an_ended_view
 check "report: the settings that it names admit in a replay, less does not" report_of_settings
 check "report: what others have reserved" report_of_reservations
 check "report: an engine that is gone took nothing" report_of_the_dead
-check "report says what it does not know" report_without_verdicts
+check "report names what it does not know" report_without_verdicts
 check "report: hundreds of views in a screenful" many_views
 check "report: the mark of a view's end tells its name" names_at_end
 check "report: views for which there is no room are counted" too_many_views
-check "report: a view with a high number is told of as any other" high_view
+check "report: a view with a high number is reported like any other" high_view
 check "report reads a pipe" report_from_a_pipe
 check "report fits on a screen" screenful
 check "report --json has the same numbers" report_json
@@ -226,8 +226,8 @@ check "values out of range: every reader leaves the record out" odd_values
 check "names cannot reach the terminal's controls" hostile_names
 check "a full stdout is an error" full_stdout
 check "a million records in 2 s and 256 MiB" long_file
-check "explain tells of bytes" explain_bytes
-check "explain tells of stalls" explain_stalls
+check "explain shows bytes" explain_bytes
+check "explain shows stalls" explain_stalls
 check "explain --json has the same numbers" explain_json
 check "dump without an agent" dump_without_agent
 start_agent --no-bpf

@@ -22,7 +22,7 @@ static unsigned n_wrong;
 		}                                                                                  \
 	} while (0)
 
-/* What is counted on both sides. */
+/* The numbers that are counted in the trace and in the JSON. */
 struct counts {
 	long long slices, begins, ends, instants, verdicts, marks;
 	long long slice_ns;
@@ -32,7 +32,7 @@ struct counts {
 
 /* ---- of the trace --------------------------------------------------------------------------- */
 
-/* One that has ended is not used; the next of its number is another. */
+/* used: the view has not ended. The next view with its number is another one. */
 struct source_view {
 	uint32_t id;
 	bool used;

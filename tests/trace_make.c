@@ -6,9 +6,9 @@
  * later ones are refused; a task in the loader's cgroup is killed; then the memory comes back. The
  * levels are those that core derives from the numbers, so that a replay with the file's settings
  * agrees with it. Stall records fill the file up to RECORDS.
- *   --newer     as a later version would, with a kind of its own
+ *   --newer     a file of a later version, with a kind of its own
  *   --hostile   with names that a terminal would act on
- *   --odd       with five records that hold a value which no writer gives, and which are left out
+ *   --odd       with five records that hold a value out of range, which readers leave out
  *   --ended     with a view that is CRITICAL for a second and then ends
  *   --gone      with engines that took memory fast, and end or fall silent before it is CRITICAL
  *   --view N    the loader's view has this number
@@ -271,7 +271,7 @@ static void put_view(uint64_t now_ns, struct trace_look look, uint32_t view, uin
 	put(TRACE_LOOK, now_ns, &look, sizeof(look), NULL);
 }
 
-/* Two that take 1 GiB a second. */
+/* Two views that take 1 GiB a second. */
 static void put_gone(uint64_t now_ns, const struct trace_look *look, uint64_t step)
 {
 	if (step >= 400 && step < 470)
@@ -282,7 +282,7 @@ static void put_gone(uint64_t now_ns, const struct trace_look *look, uint64_t st
 		put_view(now_ns, *look, QUIET_VIEW, PN_MEM_LEVEL_OK, step * GIB / 10);
 }
 
-/* Its level is not that of the one before. */
+/* Each view has another level than the one before it. */
 static void put_short(uint64_t now_ns, const struct trace_look *look, uint64_t step)
 {
 	uint64_t next = short_count * (step + 1) / 900;
@@ -297,7 +297,7 @@ static void put_short(uint64_t now_ns, const struct trace_look *look, uint64_t s
 	}
 }
 
-/* In the midst of the others, with times and numbers that would show in what readers say. */
+/* They lie among the others. Their numbers would show in what the readers print. */
 static void put_odd(uint64_t now_ns)
 {
 	struct trace_verdict verdict = { .ask = TRACE_ASK_REQUEST, .verdict = 3, .comm = "odd" };

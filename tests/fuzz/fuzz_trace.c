@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A trace file from anywhere: read within its bytes (which AddressSanitizer watches), to its end.
- * The check words of the input are put right on the way, or next to nothing would get past them.
+ * Reads a trace file of any content to its end. AddressSanitizer watches that it reads within its
+ * bytes. The check words of the input are corrected, or nearly no record would pass them.
  */
 #include <errno.h>
 #include <stdlib.h>

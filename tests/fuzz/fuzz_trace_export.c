@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Records of any content through the exports and the replay: they keep their bounds, and what they
- * say of a level is one. The input is records without check words, as that of fuzz_trace_story.
+ * Gives records of any content to the exports and the replay. They must keep their bounds, and a
+ * level must be a level. The input is records without check words, as that of fuzz_trace_story.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Records of any content through what a report is made from: it keeps its bounds, and its numbers
- * stay what they say. The input is records without check words: kind, time, length, payload.
+ * Gives records of any content to the story of a report. It must keep its bounds, and its numbers
+ * must stay in range. The input is records without check words: kind, time, length, payload.
  */
 #include <stdlib.h>
 #include <string.h>
