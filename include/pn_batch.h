@@ -127,7 +127,8 @@ PN_API int bs_bind_check(bs_sched *bs, int n_slots);
  */
 PN_API int bs_slot_acquire(bs_sched *bs, bs_request *request, uint64_t deadline_ns, bs_grant *ret);
 
-/* Gives a slot back; the first in the queue gets it if the gate is open. 0, or -EINVAL: not taken.
+/*
+ * Gives a slot back; the first in the queue gets it if the gate is open. 0, or -EINVAL: not taken.
  */
 PN_API int bs_slot_release(bs_sched *bs, int slot);
 

@@ -49,7 +49,8 @@ typedef enum {
 	 * softmax is taken here, in f32.
 	 */
 	PN_SCORE_LOGITS = 0,
-	/* After the softmax; or, with n_queries 1, already summed over queries. Read as they are.
+	/*
+	 * After the softmax; or, with n_queries 1, already summed over queries. Read as they are.
 	 */
 	PN_SCORE_WEIGHTS = 1,
 } pn_score_kind;

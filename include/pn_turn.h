@@ -39,7 +39,8 @@ typedef enum {
 
 typedef struct pn_turn pn_turn;
 
-/* A buffer under the turn. Its storage is the caller's, zeroed before use; its fields the turn's.
+/*
+ * A buffer under the turn. Its storage is the caller's, zeroed before use; its fields the turn's.
  */
 typedef struct {
 	void *ptr;

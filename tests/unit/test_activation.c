@@ -28,7 +28,8 @@ static void activation_default_anchors(void **unused)
 				 rows[i].peak_bytes);
 }
 
-/* Straight between anchors, from the origin below them, quadratic beyond; one with an anchor at 0.
+/*
+ * Straight between anchors, from the origin below them, quadratic beyond; one with an anchor at 0.
  */
 static void activation_lines(void **unused)
 {

@@ -25,7 +25,8 @@ static void spec_constants(void **unused)
 	assert_true(PN_PSI_FULL_REJECT_DEFAULT == 15.0);
 }
 
-/* SPEC "pn_admit_model_load": weights + kv@max_ctx + activation_reserve <= die_free - die_reserve
+/*
+ * SPEC "pn_admit_model_load": weights + kv@max_ctx + activation_reserve <= die_free - die_reserve
  */
 static void spec_model_load(void **unused)
 {

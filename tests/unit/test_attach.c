@@ -441,7 +441,8 @@ static void test_no_heartbeat(void **unused)
 	assert_source_within(PN_SOURCE_AGENT, 1000);
 }
 
-/* A beat between two reads of the clock is no reason to leave: nothing happens at the next check.
+/*
+ * A beat between two reads of the clock is no reason to leave: nothing happens at the next check.
  */
 static void test_beat_ahead_of_clock(void **unused)
 {

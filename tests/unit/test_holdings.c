@@ -249,8 +249,7 @@ static void test_fork(void **unused)
 	assert_int_equal(pn_release(id), 1);
 }
 
-/* ---- an agent of before there were reservations ------------------------------------------------
- */
+/* ---- an agent of before there were reservations ---------------------------------------------- */
 
 static bool is_on_agent(void *arg)
 {

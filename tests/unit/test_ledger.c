@@ -244,8 +244,7 @@ static void commit(void **state)
 	assert_int_equal(ledger_sum_bytes(&ledger, &host), 20);
 }
 
-/* ---- a view ------------------------------------------------------------------------------------
- */
+/* ---- a view ---------------------------------------------------------------------------------- */
 
 static struct ledger_view view_of(const struct die_table *dies)
 {

@@ -206,7 +206,8 @@ static void test_split_cases(void **state)
 			assert_int_equal(s[d].n_layers, cases[i].layers[d]);
 	}
 
-	/* A large output tensor pulls layers off the last die; nothing lands where nothing is free.
+	/*
+	 * A large output tensor pulls layers off the last die; nothing lands where nothing is free.
 	 */
 	m.input_weights_bytes = 1000;
 	m.output_weights_bytes = 8 * 100000000ull;

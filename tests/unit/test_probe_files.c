@@ -168,7 +168,8 @@ static void test_unused_leave(void **unused)
 	assert_int_equal(file->key.inode, 1);
 	probe_files_forget(file);
 	assert_null(probe_files_unused(&files));
-	/* Where rounds are not whole, one that was long not seen leaves when its place is needed.
+	/*
+	 * Where rounds are not whole, one that was long not seen leaves when its place is needed.
 	 */
 	for (uint64_t i = 1; i < PROBE_USED_MAX; i++)
 		use((uint32_t)(2000 + i), i + 10);

@@ -199,7 +199,8 @@ static void test_engine_cost(void **state)
 	admission_settings(&config, NULL, NULL, NULL, NULL);
 	config.kv_fp32_bytes_per_token = 123456;
 
-	/* Refused for PSI before anything is known of its cost: what else would be, is not known.
+	/*
+	 * Refused for PSI before anything is known of its cost: what else would be, is not known.
 	 */
 	now.host_psi_full_avg10 = 20;
 	admission_request(&config, 8000, false, false, -1, 0, &now, &ext, &was);

@@ -184,8 +184,7 @@ static void test_agent_that_does_not_read(void **state)
 	assert_int_equal(sum.count + sum.dropped, 40000);
 }
 
-/* ---- from many threads --------------------------------------------------------------------------
- */
+/* ---- from many threads ----------------------------------------------------------------------- */
 
 #define THREADS 4
 #ifdef PN_TSAN

@@ -28,7 +28,8 @@
 #define WINDOW_MS       10000
 #define WINDOW_QUICK_MS 1500
 
-/* An agent and the one engine that every measurement needs: it asks for looks, it reads counters.
+/*
+ * An agent and the one engine that every measurement needs: it asks for looks, it reads counters.
  */
 struct subject {
 	struct agent_proc agent;
@@ -211,7 +212,8 @@ static void attached_rows(struct bench *bench, unsigned engines)
 
 /* ---- all awake ------------------------------------------------------------------------------ */
 
-/* A made-up /proc whose free memory is ample or none. Without pressure files: bytes alone decide.
+/*
+ * A made-up /proc whose free memory is ample or none. Without pressure files: bytes alone decide.
  */
 static int put_meminfo(const char *dir, bool ample)
 {
@@ -255,7 +257,8 @@ static int bare_round(struct fleet *fleet, struct wakes *wakes)
 	return 0;
 }
 
-/* From the snapshot's own publish time; unless the agent has looked by itself before it was asked.
+/*
+ * From the snapshot's own publish time; unless the agent has looked by itself before it was asked.
  */
 static int level_round(struct subject *subject, struct fleet *fleet, const char *dir, bool ample,
 		       struct wakes *wakes)

@@ -71,8 +71,7 @@ struct engine {
 	CUdeviceptr ptr; /* 0: nothing allocated */
 };
 
-/* ---- engines, each in a process of its own ------------------------------------------------------
- */
+/* ---- engines, each in a process of its own --------------------------------------------------- */
 
 static int engine_open(struct engine *engine, const char *script)
 {

@@ -33,8 +33,7 @@
 #define GROUP_BYTES  (40 * MIB)
 #define LONG_RECORDS "1042000" /* of which trace_make writes some 960,000 */
 
-/* ---- one record ---------------------------------------------------------------------------------
- */
+/* ---- one record ------------------------------------------------------------------------------ */
 
 struct memory {
 	struct trace_ring ring;
@@ -115,8 +114,7 @@ static void records_bench(struct bench *bench)
 	munmap(memory.copy, RING_BYTES);
 }
 
-/* ---- one verdict --------------------------------------------------------------------------------
- */
+/* ---- one verdict ----------------------------------------------------------------------------- */
 
 #define VERDICTS 256 /* fewer than the ring of an engine holds */
 
@@ -163,8 +161,7 @@ static void verdict_bench(struct bench *bench)
 			 &without, GOAL_VALUE, 150);
 }
 
-/* ---- a recording --------------------------------------------------------------------------------
- */
+/* ---- a recording ----------------------------------------------------------------------------- */
 
 struct grown {
 	const char *path;
@@ -331,8 +328,7 @@ static void record_bench(struct bench *bench)
 	rows_add_samples(&bench->rows, name, "1/s", &recorded.per_s, NULL, NULL, GOAL_NONE, 0);
 }
 
-/* ---- a report -----------------------------------------------------------------------------------
- */
+/* ---- a report -------------------------------------------------------------------------------- */
 
 static int report_once(double *ret_s, double *ret_mib)
 {

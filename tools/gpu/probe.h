@@ -17,7 +17,8 @@ int probe_symbols(char **argv);
 int probe_snapshot(char **argv);
 int probe_follow(char **argv);
 
-/* Starts the watch and attaches to the agent; false, with a line, if none answers in some seconds.
+/*
+ * Starts the watch and attaches to the agent; false, with a line, if none answers in some seconds.
  */
 bool probe_attach(void);
 

@@ -102,7 +102,8 @@ static uint32_t rank_of(float score)
 	return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* The rank of the k-th highest of n scores, 1 <= k <= n; *ret_ties: how many of that rank belong.
+/*
+ * The rank of the k-th highest of n scores, 1 <= k <= n; *ret_ties: how many of that rank belong.
  */
 static uint32_t kth_rank(const float *scores, size_t n, size_t k, size_t *ret_ties)
 {
