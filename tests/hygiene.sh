@@ -61,6 +61,11 @@ manual_tells_of_every_message() {
 			}
 		done
 }
+# clang-format moves the end of a comment that is too long for its line to the next one.
+comments_end_on_their_line() {
+	! git ls-files '*.[ch]' | xargs awk 'FNR > 1 && /^[\t ]*\*\/$/ && open { print FILENAME ":" FNR }
+		{ open = /^[\t ]*\/\* / && !/\*\// }' | grep .
+}
 scripts_parse() {
 	local script
 	for script in $(git ls-files | xargs grep -lE '^#!/usr/bin/env bash' --); do
@@ -76,5 +81,6 @@ check "public headers compile as strict C11" headers_in_c11
 check "public headers compile as C++" headers_in_cxx
 check "the top level holds what it may" top_level
 check "the manual tells of every message" manual_tells_of_every_message
+check "one-line comments end on their line" comments_end_on_their_line
 check "every script parses" scripts_parse
 tap_end

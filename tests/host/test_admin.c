@@ -57,8 +57,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- clients ------------------------------------------------------------------------------------
- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 static int write_file(const char *path, const char *text)
 {
@@ -131,8 +130,7 @@ static int be_root_without_capabilities(void)
 	return syscall(SYS_capset, &header, none) ? -1 : 0;
 }
 
-/* ---- what they try ------------------------------------------------------------------------------
- */
+/* ---- what they try --------------------------------------------------------------------------- */
 
 /* Every other answer is a failure of its own. */
 static int status_of(int sock, void *request, size_t bytes)
@@ -237,8 +235,7 @@ static void test_refused(void **state)
 	}
 }
 
-/* ---- the administrator -------------------------------------------------------------------------
- */
+/* ---- the administrator ----------------------------------------------------------------------- */
 
 /* How many lines with this text a command prints; -1: it failed. */
 static int lines_of(const char *command, const char *text)
@@ -272,8 +269,7 @@ static void test_root_is_served(void **state)
 	assert_true(lines_of(command, "") >= 0);
 }
 
-/* ---- an agent without the capability ------------------------------------------------------------
- */
+/* ---- an agent without the capability --------------------------------------------------------- */
 
 static int setup_own(void **state)
 {
@@ -302,7 +298,8 @@ static int view_of_status(bool as_admin)
 	return r ? r : welcome.header.status;
 }
 
-/* The same in a process that has become another; 100: it could not. As a program that is started.
+/*
+ * The same in a process that has become another; 100: it could not. As a program that is started.
  */
 static int view_of_status_as(uid_t uid, int (*then)(void))
 {
@@ -350,8 +347,7 @@ static void test_agent_of_a_user(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
-/* ---- places ------------------------------------------------------------------------------------
- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 #define USERS       4
 #define REFUSED_MAX 20

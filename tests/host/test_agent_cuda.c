@@ -59,8 +59,7 @@ static void script_free(unsigned free_mib)
 	script(text);
 }
 
-/* ---- an engine ---------------------------------------------------------------------------------
- */
+/* ---- an engine ------------------------------------------------------------------------------- */
 
 static void copy_library(const char *to)
 {
@@ -156,8 +155,7 @@ static void engine_start(bool attach, bool namespace)
 	}
 }
 
-/* ---- what is expected --------------------------------------------------------------------------
- */
+/* ---- what is expected ------------------------------------------------------------------------ */
 
 static void expect_free(unsigned free_mib, int limit_ms)
 {

@@ -22,8 +22,7 @@ static void start(const char *text)
 	start_agent(args);
 }
 
-/* ---- what is published -------------------------------------------------------------------------
- */
+/* ---- what is published ----------------------------------------------------------------------- */
 
 static void test_two_dies(void **unused)
 {
@@ -197,8 +196,7 @@ static void test_a_die_disappears(void **unused)
 	assert_true(clock_now_ns() - ext.die_sample_ns[0] > 10 * S);
 }
 
-/* ---- sources -----------------------------------------------------------------------------------
- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static void test_no_driver(void **unused)
 {
@@ -246,8 +244,7 @@ static void test_die_source(void **unused)
 	}
 }
 
-/* ---- pushes ------------------------------------------------------------------------------------
- */
+/* ---- pushes ---------------------------------------------------------------------------------- */
 
 /* Seen by a read right after it, at the die of that name, and taken over by a newer sample. */
 static void test_push_and_sample(void **unused)
@@ -337,8 +334,7 @@ static void test_used_is_each_engines_own(void **unused)
 	close(go[1]);
 }
 
-/* ---- when it samples ---------------------------------------------------------------------------
- */
+/* ---- when it samples ------------------------------------------------------------------------- */
 
 /* Far more pushes than passes: those stay 2 ms apart, and the last push is followed by one. */
 static void test_coalesced(void **unused)

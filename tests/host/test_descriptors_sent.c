@@ -66,8 +66,7 @@ static void start(bool old)
 	assert_int_equal(agent_proc_start(&agent, args), 0);
 }
 
-/* ---- who sends --------------------------------------------------------------------------------
- */
+/* ---- who sends ------------------------------------------------------------------------------- */
 
 static int send_with(int sock, const void *text, size_t bytes, int flags, int fd)
 {
@@ -217,8 +216,7 @@ static void sender_end(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* ---- the agent --------------------------------------------------------------------------------
- */
+/* ---- the agent ------------------------------------------------------------------------------- */
 
 static int count_fds(void)
 {

@@ -31,7 +31,8 @@ static void run_plugin(const char *path)
 		_exit(2);
 	if (dlclose(library))
 		_exit(3);
-	/* Its thread has run since, by the number of the snapshot. The code is still there to ask.
+	/*
+	 * Its thread has run since, by the number of the snapshot. The code is still there to ask.
 	 */
 	do {
 		usleep(10000);

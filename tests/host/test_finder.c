@@ -89,8 +89,7 @@ static void mount_fuse(void)
 		skip_because("no FUSE here: %s", strerror(-r));
 }
 
-/* ---- processes ---------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 struct process {
 	uid_t uid;
@@ -180,8 +179,7 @@ static const struct process engine = { .uid = HONEST_USER, .attach = true, .load
 /* It does not come to the agent: a round has to find it. */
 static const struct process quiet_engine = { .uid = HONEST_USER, .load = LIBRARY };
 
-/* ---- what is expected --------------------------------------------------------------------------
- */
+/* ---- what is expected ------------------------------------------------------------------------ */
 
 static uint64_t worst_ns;
 
@@ -223,8 +221,7 @@ static void expect_prompt(void)
 	assert_int_equal(pn_memwatch_source(), PN_SOURCE_AGENT);
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* The server has stopped when the agent hears of the process that has its file mapped. */
 static void test_file_system_does_not_answer(void **unused)
@@ -319,8 +316,7 @@ static void test_device(void **unused)
 	expect_line("1 files in use, 3 probes", 5000);
 }
 
-/* ---- processes ---------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static uint64_t cpu_ns(pid_t pid)
 {

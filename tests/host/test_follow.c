@@ -169,8 +169,7 @@ static uint64_t slow_ask_ns(int sock, void (*move)(int i))
 	return took_ns[ASKS - 1 - ASKS / 100];
 }
 
-/* ---- where nothing tells of moves -------------------------------------------------------------
- */
+/* ---- where nothing tells of moves ------------------------------------------------------------ */
 
 static void test_blind(void **state)
 {
@@ -189,8 +188,7 @@ static void test_blind(void **state)
 	assert_in_range(took_ms, 0, BLIND_MS + SLACK_MS);
 }
 
-/* ---- where the kernel tells of moves ----------------------------------------------------------
- */
+/* ---- where the kernel tells of moves --------------------------------------------------------- */
 
 static struct group root, groups[2];
 static pid_t walker;

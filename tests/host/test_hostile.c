@@ -68,8 +68,7 @@ static struct honest *honest;
 static char trace_dir[96];
 static int fds_before;
 
-/* ---- the honest engine ------------------------------------------------------------------------
- */
+/* ---- the honest engine ----------------------------------------------------------------------- */
 
 static _Atomic uint64_t awake_ns;
 static _Atomic int seen_level, last_pushed, pushed;
@@ -151,8 +150,7 @@ static bool is_ready(void *arg)
 	return honest->ready;
 }
 
-/* ---- the agent --------------------------------------------------------------------------------
- */
+/* ---- the agent ------------------------------------------------------------------------------- */
 
 static int setup(void **state)
 {
@@ -226,8 +224,7 @@ static bool fds_are_back(void *arg)
 	return agent_proc_descriptors(&agent, NULL) <= fds_before + 4;
 }
 
-/* ---- the comparison ---------------------------------------------------------------------------
- */
+/* ---- the comparison -------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {

@@ -39,7 +39,8 @@
 #define ATTACKERS 2
 #define VIEWS     100
 #define LIMIT_MS  10000
-/* Of a median beside the busy CPUs' own: what a loaded machine makes of it, not what an attack may.
+/*
+ * Of a median beside the busy CPUs' own: what a loaded machine makes of it, not what an attack may.
  */
 #define SLACK_US 15000
 /*
@@ -342,8 +343,7 @@ static void test_moved_meanwhile(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* ---- limits -----------------------------------------------------------------------------------
- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* In a process of this user, since that is the connect's: how many of n hellos are answered. */
 static int count_served(uid_t uid, int n)
@@ -385,8 +385,7 @@ static void test_one_users_limit(void **state)
 	assert_true(test_until(fds_are_back, NULL, LIMIT_MS));
 }
 
-/* ---- what one may take up ---------------------------------------------------------------------
- */
+/* ---- what one may take up -------------------------------------------------------------------- */
 
 /* What is sent to one who does not read, before it is hung up on. */
 static void test_unread(void **state)
@@ -463,8 +462,7 @@ static void test_verdicts_of_one(void **state)
 	assert_in_range(kept, 4096, 4096 + (clock_now_ns() - begin_ns) / 1000000 + 1);
 }
 
-/* ---- peers.c by itself -------------------------------------------------------------------------
- */
+/* ---- peers.c by itself ----------------------------------------------------------------------- */
 
 static int join(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns)
 {

@@ -107,8 +107,7 @@ static void start(void)
 	assert_int_equal(agent_proc_start(&agent, args), 0);
 }
 
-/* ---- a client by the document -----------------------------------------------------------------
- */
+/* ---- a client by the document ---------------------------------------------------------------- */
 
 static int client_connect(const void *text, size_t bytes)
 {
@@ -221,8 +220,7 @@ static void test_one_unread(void **unused)
 	close(sleeps);
 }
 
-/* ---- groups -----------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static void make_group(const char *name, const char *max, const char *current)
 {
@@ -344,8 +342,7 @@ static void test_limit(void **unused)
 	setrlimit(RLIMIT_NOFILE, &before);
 }
 
-/* ---- the socket file --------------------------------------------------------------------------
- */
+/* ---- the socket file ------------------------------------------------------------------------- */
 
 static void test_file(void **unused)
 {
@@ -375,8 +372,7 @@ static void test_file(void **unused)
 	assert_true(S_ISREG(st.st_mode));
 }
 
-/* ---- restarts under systemd ------------------------------------------------------------------
- */
+/* ---- restarts under systemd ------------------------------------------------------------------ */
 
 /* What systemd is: a datagram socket of this name, which takes descriptors. */
 static int manager_open(void)
@@ -543,8 +539,7 @@ static void test_manager_is_busy(void **unused)
 	unlink(path);
 }
 
-/* ---- a program on sd-event ---------------------------------------------------------------------
- */
+/* ---- a program on sd-event ------------------------------------------------------------------- */
 
 /* Path of a libsystemd that has the call; or false, and why. */
 static bool find_libsystemd(char *ret_path, size_t bytes)

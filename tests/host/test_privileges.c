@@ -82,8 +82,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- what the kernel shows --------------------------------------------------------------------
- */
+/* ---- what the kernel shows ------------------------------------------------------------------- */
 
 /* A line of /proc/PID/status, as a number of this base. */
 static uint64_t status_of(pid_t pid, const char *name, int base)
@@ -196,8 +195,7 @@ static void test_what_is_kept(void **unused)
 			 agent_has_filter() ? 0 : (int)(sizeof(cases) / sizeof(cases[0])));
 }
 
-/* ---- the finder --------------------------------------------------------------------------------
- */
+/* ---- the finder ------------------------------------------------------------------------------ */
 
 static bool in_log(void *arg)
 {
@@ -255,8 +253,7 @@ static void test_finder_is_killed(void **unused)
 	assert_int_equal(agent_proc_wait(&agent), 0);
 }
 
-/* ---- the sampler -------------------------------------------------------------------------------
- */
+/* ---- the sampler ----------------------------------------------------------------------------- */
 
 /* Written aside, so that no half of it is ever read. */
 static void script(unsigned free_mib)
@@ -483,8 +480,7 @@ static void test_background_lets_go(void **unused)
 	kill((pid_t)info.pid, SIGTERM);
 }
 
-/* ---- another user's engine ---------------------------------------------------------------------
- */
+/* ---- another user's engine ------------------------------------------------------------------- */
 
 static void become_nobody(void)
 {
@@ -557,8 +553,7 @@ static void test_engine_of_another_user(void **unused)
 	assert_int_equal(agent_proc_log_count(&agent, "cannot be probed"), 0);
 }
 
-/* ---- what is refused ---------------------------------------------------------------------------
- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static void *thread_run(void *arg)
 {

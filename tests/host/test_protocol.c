@@ -93,8 +93,7 @@ static int connect_to_agent(void)
 	return sock;
 }
 
-/* ---- a client of version 1 --------------------------------------------------------------------
- */
+/* ---- a client of version 1 ------------------------------------------------------------------- */
 
 struct exchange {
 	const char *what, *request, *reply;
@@ -208,8 +207,7 @@ static void test_page_layout(void **state)
 	munmap((void *)page, 8192);
 }
 
-/* ---- what is refused --------------------------------------------------------------------------
- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static void test_refusals_cost_nothing(void **state)
 {
@@ -267,8 +265,7 @@ static void test_unsound_ends(void **state)
 	}
 }
 
-/* ---- an agent of version 1, in a thread -------------------------------------------------------
- */
+/* ---- an agent of version 1, in a thread ------------------------------------------------------ */
 
 #define OLD_EXT_BYTES 2080
 #define OLD_STRIDE    (464 + OLD_EXT_BYTES)

@@ -105,8 +105,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- the other engine: a process of its own, in a cgroup, with a list of pushes ----------------
- */
+/* ---- the other engine: a process of its own, in a cgroup, with a list of pushes -------------- */
 
 struct push {
 	int place; /* -1: by name */
@@ -226,7 +225,8 @@ static int worst_pushes(struct push *ret, int max)
 	return n;
 }
 
-/* An engine of another group, or of another user, can say what it likes: not a byte of ours moves.
+/*
+ * An engine of another group, or of another user, can say what it likes: not a byte of ours moves.
  */
 static void expect_unmoved(uid_t uid, const char *cgroup)
 {

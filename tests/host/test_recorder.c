@@ -67,8 +67,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- files --------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 struct found {
 	char path[400]; /* of the newest */
@@ -230,8 +229,7 @@ static struct content read_file(const char *path)
 	return content;
 }
 
-/* ---- asked for ----------------------------------------------------------------------------------
- */
+/* ---- asked for ------------------------------------------------------------------------------- */
 
 static void test_signal(void **state)
 {
@@ -328,8 +326,7 @@ static void test_off(void **state)
 	assert_int_equal(pn_trace_dump(NULL, DUMP_MS, path, sizeof(path)), 0);
 }
 
-/* ---- by itself ----------------------------------------------------------------------------------
- */
+/* ---- by itself ------------------------------------------------------------------------------- */
 
 static struct host_tree proc;
 
@@ -391,8 +388,7 @@ static void test_critical(void **state)
 	tree_free(&proc);
 }
 
-/* ---- views --------------------------------------------------------------------------------------
- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 #define VISITS 100
 
@@ -456,8 +452,7 @@ static void test_views_come_and_go(void **state)
 	tree_free(&proc);
 }
 
-/* ---- its end ------------------------------------------------------------------------------------
- */
+/* ---- its end --------------------------------------------------------------------------------- */
 
 static void test_killed(void **state)
 {
@@ -506,8 +501,7 @@ static void test_ended_with_an_answer_unread(void **state)
 	assert_int_equal(find().files, 1);
 }
 
-/* ---- files that are too many, and no room -------------------------------------------------------
- */
+/* ---- files that are too many, and no room ---------------------------------------------------- */
 
 static bool is_there(const char *name)
 {
@@ -590,8 +584,7 @@ static void test_rotation_by_user(void **state)
 	assert_true(is_there("pnmem-00000060-u2060-20200101T000000Z.pntrace"));
 }
 
-/* ---- the folder ---------------------------------------------------------------------------------
- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 static void expect_refused(void)
 {
@@ -662,8 +655,7 @@ static void test_stale_parts(void **state)
 	assert_false(is_there("pnmem-00000007-u0-20200101T000000Z.pntrace.part"));
 }
 
-/* ---- the writer is killed -----------------------------------------------------------------------
- */
+/* ---- the writer is killed -------------------------------------------------------------------- */
 
 static pid_t child_of(pid_t parent)
 {
@@ -731,8 +723,7 @@ static void test_writer_killed(void **state)
 	assert_int_equal(find().files, 2);
 }
 
-/* ---- users who mean no good ---------------------------------------------------------------------
- */
+/* ---- users who mean no good ------------------------------------------------------------------ */
 
 /* In the child: a client of this user, whose own page it makes CRITICAL by a die without room. */
 static int push(int sock, uint64_t free_bytes)
@@ -927,8 +918,7 @@ static void test_full_disk(void **state)
 	assert_int_equal(umount2(dir.path, MNT_DETACH), 0);
 }
 
-/* ---- what engines were answered -----------------------------------------------------------------
- */
+/* ---- what engines were answered -------------------------------------------------------------- */
 
 /* From the first turn of the watch's thread on. */
 static bool log_is_on(void *arg)
@@ -966,8 +956,7 @@ static void test_verdicts(void **state)
 	assert_string_equal(content.last_verdict.comm, "test_recorder");
 }
 
-/* ---- a recording of the agent's -----------------------------------------------------------------
- */
+/* ---- a recording of the agent's -------------------------------------------------------------- */
 
 /* A recording, whose helper is no more than told to: kernel hooks are not what is tested. */
 static pid_t start_recording(const char *path)
@@ -1151,8 +1140,7 @@ static void test_recording_catches_up(void **state)
 	waitpid(pid, &status, 0);
 }
 
-/* ---- the gate -----------------------------------------------------------------------------------
- */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
 static bool dumps(void *arg)
 {
@@ -1194,8 +1182,7 @@ static void test_refused_by_the_gate(void **state)
 	tree_free(&proc);
 }
 
-/* ---- the kernel's records -----------------------------------------------------------------------
- */
+/* ---- the kernel's records -------------------------------------------------------------------- */
 
 static bool has_hook(const char *subject)
 {

@@ -276,7 +276,8 @@ static void test_commands(void **state)
 
 /* ---- commit --------------------------------------------------------------------------------- */
 
-/* What a thread reads without pause: extremes of what admission may give away, and of others' part.
+/*
+ * What a thread reads without pause: extremes of what admission may give away, and of others' part.
  */
 struct reader {
 	pthread_t thread;
@@ -426,7 +427,8 @@ static void test_commit_of_a_die(void **state)
 
 /* ---- an engine ------------------------------------------------------------------------------ */
 
-/* Runs the reference engine until its first line, which says "ready" or why not; its exit status.
+/*
+ * Runs the reference engine until its first line, which says "ready" or why not; its exit status.
  */
 static int run_engine(char line[static 256])
 {

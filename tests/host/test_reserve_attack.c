@@ -137,8 +137,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- places and dies --------------------------------------------------------------------------
- */
+/* ---- places and dies ------------------------------------------------------------------------- */
 
 /* As many as this user is given, by enough clients. */
 static unsigned take_places(uid_t uid)
@@ -184,8 +183,7 @@ static void test_unsampled_die(void **state)
 	close(ours);
 }
 
-/* ---- time -------------------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static uint64_t agent_cpu_ns(void)
 {

@@ -135,7 +135,8 @@ static void test_restart(void **state)
 	/* Half of it has been allocated by now. */
 	reserve_host_avail(&host, 9 * GIB);
 
-	/* Again where this machine was too busy for engines to be back in the agent's first second.
+	/*
+	 * Again where this machine was too busy for engines to be back in the agent's first second.
 	 */
 	for (int i = 0; i < 5 && !told(10 * GIB, 1 * GIB); i++) {
 		agent_proc_kill(&host.agent);

@@ -246,8 +246,7 @@ static void test_unread_wakes_nobody(void **state)
 	close(sock);
 }
 
-/* ---- views of other processes ------------------------------------------------------------------
- */
+/* ---- views of other processes ---------------------------------------------------------------- */
 
 static int ask_view_of(int sock, int pid, int *ret_memfd)
 {

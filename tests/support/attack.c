@@ -57,8 +57,7 @@ static int subscribe(int sock)
 	return raw_send(sock, &ask, sizeof(ask), NULL, 0);
 }
 
-/* ---- what they do -----------------------------------------------------------------------------
- */
+/* ---- what they do ---------------------------------------------------------------------------- */
 
 static void be_busy(const char *path)
 {
@@ -368,8 +367,7 @@ const struct attack attacks[] = {
 	{ 0 },
 };
 
-/* ---- running them -----------------------------------------------------------------------------
- */
+/* ---- running them ---------------------------------------------------------------------------- */
 
 static void run_attacker(const struct attack *attack, const char *socket_path,
 			 const struct made_host *host, uid_t uid, int fd)

@@ -32,7 +32,8 @@ struct attackers {
 int attack_start(struct attackers *attackers, const struct attack *attack, const char *socket_path,
 		 const struct made_host *host, int n);
 
-/* Starts one more, as this user; uid 0: as the test's. The caller has set n to 0 before the first.
+/*
+ * Starts one more, as this user; uid 0: as the test's. The caller has set n to 0 before the first.
  */
 int attack_add(struct attackers *attackers, const struct attack *attack, const char *socket_path,
 	       const struct made_host *host, uid_t uid);

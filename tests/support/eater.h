@@ -12,7 +12,8 @@
 /* In memory that parent and eater share. */
 struct eater {
 	uint64_t line_bytes; /* set by the parent */
-	/* When the eater began to read the first MemAvailable that was not above the line; 0 before
+	/*
+	 * When the eater began to read the first MemAvailable that was not above the line; 0 before
 	 */
 	_Atomic uint64_t crossed_ns;
 };

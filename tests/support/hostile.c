@@ -74,8 +74,7 @@ static int connect_hello(const char *path)
 	return sock;
 }
 
-/* ---- kinds ------------------------------------------------------------------------------------
- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 /* The client keeps the page's descriptor and hangs up, so that each connect may need a new page. */
 static void keep_pages(const char *path)

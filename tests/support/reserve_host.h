@@ -21,7 +21,8 @@ struct reserve_host {
 	const char *args[8]; /* for agent_proc_start */
 };
 
-/* Makes the folders; sets PN_SOCKET, PN_PROCFS, PN_CGROUPFS and PN_HOST_RESERVE_BYTES. 0 or -errno.
+/*
+ * Makes the folders; sets PN_SOCKET, PN_PROCFS, PN_CGROUPFS and PN_HOST_RESERVE_BYTES. 0 or -errno.
  */
 int reserve_host_open(struct reserve_host *host);
 

@@ -140,7 +140,8 @@ static void test_not_finite(void **state)
 		}
 }
 
-/* A name of fixed length that fills its field is cut by one byte; an event has its record's time.
+/*
+ * A name of fixed length that fills its field is cut by one byte; an event has its record's time.
  */
 static void test_completed(void **state)
 {

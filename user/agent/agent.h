@@ -150,7 +150,8 @@ struct memcg_events;
 struct memcg_events *memcg_events_open(struct agent *agent, int dir_fd);
 void memcg_events_close(struct memcg_events *events);
 
-/* What views.c tells of views: a new one that has not been published yet, and one that has ended.
+/*
+ * What views.c tells of views: a new one that has not been published yet, and one that has ended.
  */
 struct views_calls {
 	void (*begun)(struct agent *agent, struct agent_view *view);
@@ -182,7 +183,8 @@ void views_watch_events(struct agent *agent, struct agent_view *av);
 /* False if pid is in another cgroup than the view's; true also where that cannot be told. */
 bool views_has(const struct agent *agent, const struct agent_view *view, int pid);
 
-/* views_read.c: a kernel record is about this group. Bounded work; the next look makes use of it.
+/*
+ * views_read.c: a kernel record is about this group. Bounded work; the next look makes use of it.
  */
 void views_name(struct agent *agent, uint64_t cgroup_id);
 /* Reads the groups that may have changed, or (all: false) just those of the engines that asked.

@@ -28,7 +28,8 @@ enum log_kind {
 #define LOG_LIMIT_LINES 10
 #define LOG_LIMIT_NS    60000000000ull
 
-/* As log_line, but a line beyond its kind's limit is counted instead. From the loop's thread only.
+/*
+ * As log_line, but a line beyond its kind's limit is counted instead. From the loop's thread only.
  */
 __attribute__((format(printf, 3, 4))) void log_limited(enum log_kind kind, int priority,
 						       const char *format, ...);

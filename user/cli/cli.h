@@ -26,7 +26,8 @@ extern const struct argp cli_common_argp;
 /* Parses a subcommand's arguments; exits with CLI_USAGE on an error. argv[0] is its name. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* Starts the watch. The library's messages go to stderr. Returns 0 or, with a message, CLI_FAILED.
+/*
+ * Starts the watch. The library's messages go to stderr. Returns 0 or, with a message, CLI_FAILED.
  */
 int cli_start(void);
 

@@ -187,7 +187,8 @@ static int push_die(const struct die_push *push, int timeout_ms)
 	return place;
 }
 
-/* All that the agent does not know yet, or may have moved. It may refuse pushes: that is no error.
+/*
+ * All that the agent does not know yet, or may have moved. It may refuse pushes: that is no error.
  */
 static int push_all(int timeout_ms)
 {

@@ -32,7 +32,8 @@ static inline uint32_t own_reserved_begin(void)
 	return atomic_load_explicit(&own_reserved_words.version, memory_order_acquire);
 }
 
-/* Takes the own part off the sums of *ext, read since; all of it stays in if it changed meanwhile.
+/*
+ * Takes the own part off the sums of *ext, read since; all of it stays in if it changed meanwhile.
  */
 static inline void own_reserved_take_off(uint32_t begun, pn_mem_ext *ext)
 {

@@ -43,8 +43,7 @@ int child_open(struct child *child, const struct child_role *role, sd_event *eve
 /* Kills it and waits for its end. One that is all zero, or was not opened, is left alone. */
 void child_close(struct child *child);
 
-/* ---- for the child's own children --------------------------------------------------------------
- */
+/* ---- for the child's own children ------------------------------------------------------------ */
 
 /* Leaves nothing open above `last`. */
 void child_close_above(int last);

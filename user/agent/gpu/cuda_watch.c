@@ -56,8 +56,7 @@ static int on_ring(sd_event_source *source, int fd, uint32_t revents, void *user
 	return 0;
 }
 
-/* ---- the finder --------------------------------------------------------------------------------
- */
+/* ---- the finder ------------------------------------------------------------------------------ */
 
 static void log_report(const struct finder_report *report)
 {
@@ -142,8 +141,7 @@ void cuda_watch_process(struct cuda_watch *watch, pid_t pid)
 		ask(watch, FINDER_PROCESS, pid, -1);
 }
 
-/* ---- calls -------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 void cuda_watch_sampler(struct cuda_watch *watch, pid_t pid)
 {
@@ -188,8 +186,7 @@ bool cuda_watch_describe(const struct cuda_watch *watch, char *ret, size_t bytes
 	return true;
 }
 
-/* ---- start and end -----------------------------------------------------------------------------
- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 int cuda_watch_open(struct cuda_watch **ret, struct agent *agent,
 		    const struct cuda_watch_calls *calls)

@@ -71,8 +71,7 @@ struct dies {
 	uint64_t exit_ns; /* a CUDA process ended; 0: none lately */
 };
 
-/* ---- samples -----------------------------------------------------------------------------------
- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static bool is_full(const struct die_sample *sample)
 {
@@ -212,8 +211,7 @@ static void set_integrated(struct dies *dies)
 				    host->source_ns[PN_SRC_MEMINFO]);
 }
 
-/* ---- when to sample ----------------------------------------------------------------------------
- */
+/* ---- when to sample -------------------------------------------------------------------------- */
 
 static void want_now(struct dies *dies)
 {
@@ -259,7 +257,8 @@ static void after_pass(struct dies *dies)
 				     (since_ns > EXIT_TAIL_STEP_NS ? since_ns : EXIT_TAIL_STEP_NS));
 }
 
-/* One look for all dies. Those of a pass that hangs at a later one wait for a look of other cause.
+/*
+ * One look for all dies. Those of a pass that hangs at a later one wait for a look of other cause.
  */
 static void on_pass_end(void *arg)
 {
@@ -288,8 +287,7 @@ static void on_driver(void *arg, const struct die_driver *driver)
 		cuda_watch_process(dies->watch, dies->sampler_pid);
 }
 
-/* ---- views -------------------------------------------------------------------------------------
- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 static void give(const struct dies *dies, struct agent_view *av)
 {
@@ -363,8 +361,7 @@ bool dies_forget(struct agent *agent, struct agent_view *av, const void *owner)
 	return true;
 }
 
-/* ---- start and end -----------------------------------------------------------------------------
- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 static bool has_driver(const struct agent *agent)
 {
@@ -507,8 +504,7 @@ void dies_close(struct agent *agent)
 	agent->dies = NULL;
 }
 
-/* ---- report ------------------------------------------------------------------------------------
- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static void line_set(pn_hook_status *line, const char *subject, const char *what, int32_t state,
 		     const char *why)

@@ -68,8 +68,7 @@ static struct finder finder;
 
 #define FOR_EACH(t) for (struct task *t = finder.task; t < finder.task + TASKS_MAX; t++)
 
-/* ---- what the agent is told --------------------------------------------------------------------
- */
+/* ---- what the agent is told ------------------------------------------------------------------ */
 
 static void report(enum finder_about about, int pid, int err)
 {
@@ -92,8 +91,7 @@ static void report(enum finder_about about, int pid, int err)
 		_exit(0);
 }
 
-/* ---- children ----------------------------------------------------------------------------------
- */
+/* ---- children -------------------------------------------------------------------------------- */
 
 static size_t stuck_count(void)
 {
@@ -199,8 +197,7 @@ static void end(struct task *task, bool late)
 		kill(task->pid, SIGKILL);
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void leave(struct probe_file *file)
 {
@@ -281,8 +278,7 @@ static void on_worker(struct task *task, const struct worker_said *said)
 	}
 }
 
-/* ---- processes ---------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static void on_found(const struct task *task, const struct reader_found *found)
 {
@@ -345,8 +341,7 @@ static void on_late(struct task *task)
 		on_reader_lost(task, kind);
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 /* One packet of a child's, or its end. */
 static void on_child(struct task *task)

@@ -15,8 +15,7 @@
 
 #define FINDER_PROGRAM_FD 5
 
-/* ---- the reader --------------------------------------------------------------------------------
- */
+/* ---- the reader ------------------------------------------------------------------------------ */
 
 #define READER_MAPS_MAX 4 /* files of one process */
 
@@ -47,8 +46,7 @@ struct reader_found {
 
 void finder_reader_run(const struct reader_task *task);
 
-/* ---- the worker --------------------------------------------------------------------------------
- */
+/* ---- the worker ------------------------------------------------------------------------------ */
 
 enum worker_about {
 	WORKER_GONE,    /* the file is not there any more */

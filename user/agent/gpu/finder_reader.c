@@ -18,7 +18,8 @@
 #define SLICE_NS       1000000ull
 #define SLICE_PAUSE_NS 20000000ull
 
-/* The user who started it: a program can hide from the owner of its files in /proc, not from this.
+/*
+ * The user who started it: a program can hide from the owner of its files in /proc, not from this.
  */
 static uint32_t uid_of(int pid)
 {

@@ -50,8 +50,7 @@ static _Noreturn void end(uint32_t about, int err, const struct probe_mark *mark
 	_exit(0);
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /*
  * Whether this process is in the agent's user namespace. Others may have made overlays of their
@@ -124,8 +123,7 @@ static int open_mapped(const struct probe_file *file, struct probe_mark *mark)
 	return fd;
 }
 
-/* ---- parsing: in a child that can do nothing else ----------------------------------------------
- */
+/* ---- parsing: in a child that can do nothing else -------------------------------------------- */
 
 static _Noreturn void parse(int fd, int out)
 {
@@ -165,8 +163,7 @@ static int find_calls(int fd, uint64_t ret_offset[NAME_COUNT])
 	return r;
 }
 
-/* ---- probing -----------------------------------------------------------------------------------
- */
+/* ---- probing --------------------------------------------------------------------------------- */
 
 static bool is_known(const uint64_t offset[], size_t i)
 {

@@ -44,8 +44,7 @@ union descriptor_space {
 	char space[CMSG_SPACE(sizeof(int))];
 };
 
-/* ---- the child's side of fork ------------------------------------------------------------------
- */
+/* ---- the child's side of fork ---------------------------------------------------------------- */
 
 /* Nothing of the agent goes along: no descriptor, signal mask or OOM protection. */
 static _Noreturn void run_program(const struct request *request, int sock)
@@ -71,8 +70,7 @@ static _Noreturn void run_program(const struct request *request, int sock)
 	_exit(127);
 }
 
-/* ---- the launcher ------------------------------------------------------------------------------
- */
+/* ---- the launcher ---------------------------------------------------------------------------- */
 
 /* One request and the descriptor that came with it; ends when the agent has. */
 static int receive(struct request *ret)
@@ -115,8 +113,7 @@ static void launcher_run(void)
 	}
 }
 
-/* ---- the agent's side --------------------------------------------------------------------------
- */
+/* ---- the agent's side ------------------------------------------------------------------------ */
 
 static void answer(struct launcher *launcher, pid_t pid)
 {

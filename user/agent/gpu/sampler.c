@@ -112,8 +112,7 @@ static int find_program(char *ret, size_t bytes)
 	return -ENOENT;
 }
 
-/* ---- its life ----------------------------------------------------------------------------------
- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 static void arm(struct sampler *s)
 {
@@ -152,7 +151,8 @@ static bool others_go_on(const struct sampler *s)
 	return s->die_failed && s->n_order > s->retry.count;
 }
 
-/* Once for each time that it is out of order: until a child has lasted, whatever befalls the next.
+/*
+ * Once for each time that it is out of order: until a child has lasted, whatever befalls the next.
  */
 static void say_failed(struct sampler *s)
 {
@@ -279,8 +279,7 @@ static int on_exit_of_child(sd_event_source *source, const siginfo_t *info, void
 	return 0;
 }
 
-/* ---- what it says ------------------------------------------------------------------------------
- */
+/* ---- what it says ---------------------------------------------------------------------------- */
 
 static void ask(struct sampler *s, uint64_t now_ns)
 {
@@ -386,8 +385,7 @@ static int on_message(sd_event_source *source, int fd, uint32_t revents, void *u
 	return 0;
 }
 
-/* ---- time --------------------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* Takes over its socket and watches for its end; kills it where that cannot be had. 0 or -errno:
  * the socket is still the caller's. */
@@ -498,8 +496,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-/* ---- public ------------------------------------------------------------------------------------
- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 int sampler_open(struct sampler **ret, sd_event *event, struct launcher *launcher,
 		 const char *cuda_lib, const struct sampler_calls *calls)

@@ -37,7 +37,8 @@ static void flush(struct record *record)
 {
 	size_t at = 0;
 
-	/* Blocks while the reader does: what comes meanwhile is dropped by the kernel, and counted.
+	/*
+	 * Blocks while the reader does: what comes meanwhile is dropped by the kernel, and counted.
 	 */
 	while (at < record->used && !record->output_gone) {
 		ssize_t n = write(STDOUT_FILENO, record->out + at, record->used - at);
@@ -119,7 +120,8 @@ int record_main(void)
 
 	prctl(PR_SET_NAME, "pnmem-record");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* They are for the command that is recorded, and for who started us: we have a last word.
+	/*
+	 * They are for the command that is recorded, and for who started us: we have a last word.
 	 */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);

@@ -216,8 +216,7 @@ static bool watcher_moved(struct followed *followed)
 	return true;
 }
 
-/* ---- connecting --------------------------------------------------------------------------------
- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
 static bool has_room(const struct pressure_watch *watch, uid_t uid)
 {
@@ -228,7 +227,8 @@ static bool has_room(const struct pressure_watch *watch, uid_t uid)
 	return watch->n_watchers < WATCHERS_MAX && n < WATCHERS_PER_UID_MAX;
 }
 
-/* Told from the next look on. kept: of an agent before this one. 0 or -errno: sock is to be closed.
+/*
+ * Told from the next look on. kept: of an agent before this one. 0 or -errno: sock is to be closed.
  */
 static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level level, bool kept)
 {
@@ -298,8 +298,7 @@ static void on_kept(void *arg, int sock, pn_mem_level level)
 		closer_drop(watch->agent, sock, NULL, NULL);
 }
 
-/* ---- the socket --------------------------------------------------------------------------------
- */
+/* ---- the socket ------------------------------------------------------------------------------ */
 
 static int bind_socket(struct pressure_watch *watch)
 {

@@ -215,8 +215,7 @@ void recorder_event(struct agent *agent, const struct pn_event *event)
 		put_name(agent, TRACE_NAME_CGROUP, event->cgroup_id, path, event->ts_ns);
 }
 
-/* ---- what a look found --------------------------------------------------------------------------
- */
+/* ---- what a look found ----------------------------------------------------------------------- */
 
 /* What stands at the start of a file, once it is known. */
 static void go_live(struct agent *agent, const struct view *view)
@@ -317,7 +316,8 @@ static void take_dies(struct recorder *recorder, struct recorder_view *seen,
 	}
 }
 
-/* The lowest that is free, 0: none. They stay small, so that readers need not have room for many.
+/*
+ * The lowest that is free, 0: none. They stay small, so that readers need not have room for many.
  */
 static uint32_t take_view_id(struct recorder *recorder)
 {

@@ -152,8 +152,7 @@ static int write_file(const struct recorder_memory *memory, const char *dir, con
 	return r;
 }
 
-/* ---- its life -----------------------------------------------------------------------------------
- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 /* It writes files in a folder of root's, which root may without any capability. */
 static void drop_privileges(void)

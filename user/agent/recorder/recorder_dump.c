@@ -26,8 +26,7 @@
 
 static void episodes_go_on(struct recorder *recorder, uint64_t now_ns);
 
-/* ---- asking, and the answer ---------------------------------------------------------------------
- */
+/* ---- asking, and the answer ------------------------------------------------------------------ */
 
 static void reply(struct recorder *recorder, const char *path, int status)
 {
@@ -156,8 +155,7 @@ static int on_usr1(sd_event_source *source, const struct signalfd_siginfo *info,
 	return 0;
 }
 
-/* ---- CRITICAL -----------------------------------------------------------------------------------
- */
+/* ---- CRITICAL -------------------------------------------------------------------------------- */
 
 static struct episode_ring ring_of(const struct recorder *recorder)
 {
@@ -303,8 +301,7 @@ void recorder_kill(struct agent *agent)
 	episodes_go_on(recorder, now_ns);
 }
 
-/* ---- start and end ------------------------------------------------------------------------------
- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 /* The child keeps its end of the socket and nothing else. Only SIGKILL ends it. */
 static void child_main(const struct recorder *recorder, int sock)
@@ -347,7 +344,8 @@ static int child_start(struct agent *agent)
 	return sd_event_source_set_priority(recorder->child_io, SD_EVENT_PRIORITY_IDLE);
 }
 
-/* Each write looks at it again; that it cannot be used is told now, and not at the first incident.
+/*
+ * Each write looks at it again; that it cannot be used is told now, and not at the first incident.
  */
 static void check_dir(const char *dir)
 {

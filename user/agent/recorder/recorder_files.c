@@ -35,8 +35,7 @@ int recorder_files_open(const char *dir)
 	return r;
 }
 
-/* ---- what there is ------------------------------------------------------------------------------
- */
+/* ---- what there is --------------------------------------------------------------------------- */
 
 struct entry {
 	uint64_t number; /* 0: a name of before there were numbers */
@@ -142,8 +141,7 @@ static int list(int dir_fd, const char *suffix, struct listing *ret)
 	return r;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int make_name(int dir_fd, const char *group, char name[static RECORDER_FILE_BYTES])
 {
@@ -213,8 +211,7 @@ int recorder_files_finish(int dir_fd, struct recorder_part *part, int status)
 	return status;
 }
 
-/* ---- which are kept -----------------------------------------------------------------------------
- */
+/* ---- which are kept -------------------------------------------------------------------------- */
 
 static size_t count_of_group(const struct listing *listing, const char *group)
 {

@@ -55,8 +55,7 @@ struct closer {
 	bool ended;
 };
 
-/* ---- the thread --------------------------------------------------------------------------------
- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static void on_interrupt(int signal_number)
 {
@@ -120,8 +119,7 @@ static int start_thread(struct batch *batch)
 	return -r;
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static struct dropped *take_batch(struct closer *closer)
 {

@@ -327,7 +327,8 @@ int client_handle(struct client *client, const union proto_request *request, siz
 	if (r == -EBADMSG)
 		return r;
 	client->server->requests++;
-	/* Of another version, or one that we do not know yet: told so, and welcome to ask for less.
+	/*
+	 * Of another version, or one that we do not know yet: told so, and welcome to ask for less.
 	 */
 	if (r)
 		return reply_status(client, &request->header, r);

@@ -256,8 +256,7 @@ void reserve_figures(const struct agent *agent, struct agent_view *av)
 	av->reserved_version = reserve->version;
 }
 
-/* ---- when every page may be published ---------------------------------------------------------
- */
+/* ---- when every page may be published -------------------------------------------------------- */
 
 static const void *changer_group(const struct reserve_peer *peer)
 {

@@ -126,8 +126,7 @@ static void client_closed(void *arg)
 	free(client);
 }
 
-/* ---- the administrator's places ---------------------------------------------------------------
- */
+/* ---- the administrator's places -------------------------------------------------------------- */
 
 static bool is_unproven(const struct client *client)
 {
@@ -268,8 +267,7 @@ static int take_place(struct client *client, const struct ucred *cred)
 	return 0;
 }
 
-/* ---- clients -----------------------------------------------------------------------------------
- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 /* Not while it waits for a look: the list would keep it. */
 static void client_free(struct client *client)

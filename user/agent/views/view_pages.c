@@ -52,8 +52,7 @@ struct view_pages {
 	uint64_t full_ns; /* as maker.full_ns, of all */
 };
 
-/* ---- the budget -------------------------------------------------------------------------------
- */
+/* ---- the budget ------------------------------------------------------------------------------ */
 
 /* Whose budgets a page counts against. */
 struct makers {
@@ -158,8 +157,7 @@ static void budget_return_page(struct view_pages *pages, const char *key, uid_t 
 	pages->full_ns = u64_sub(pages->full_ns, MADE_NS);
 }
 
-/* ---- pages ------------------------------------------------------------------------------------
- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static int page_create(struct view_page *vp)
 {

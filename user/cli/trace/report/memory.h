@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the host, the views and the dies used, and which of them took most before the worst moment.
+/*
+ * What the host, the views and the dies used, and which of them took most before the worst moment.
  */
 #ifndef PNMEM_CLI_TRACE_REPORT_MEMORY_H
 #define PNMEM_CLI_TRACE_REPORT_MEMORY_H
