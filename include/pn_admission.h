@@ -6,17 +6,19 @@
  * Cost of a prompt of n tokens on the host: KV bytes per token * n + activation peak(n). Work that
  * runs on a GPU is declared to cost the host nothing.
  *
- * The functions here keep to the state they are given; those named _ext also take the snapshot's
- * extension. They count the container's limit: headroom is the smaller of the host's and the
- * cgroup's (least over its ancestors, page cache that can be dropped not counted as used), each
- * above its own reserve, unless PN_CGROUP_LEVEL=0; they judge the memory stall by the larger
- * of the file's and the live "full avg10", as the level does; and what others have reserved
- * (pn_reserve.h) is not there.
+ * The functions here use only the state that the caller passes. The functions named _ext also take
+ * the snapshot's extension, and with it they do three things more:
+ *   - They count the container's limit, unless PN_CGROUP_LEVEL=0. Headroom is then the smaller of
+ *     the host's and the cgroup's, each above its own reserve. The cgroup's headroom is the least
+ *     over its ancestors, and page cache that the kernel can drop does not count as used.
+ *   - They judge the memory stall by the larger of the file's "full avg10" and the live one, as the
+ *     level does.
+ *   - They subtract the bytes that other processes have reserved (pn_reserve.h).
  *
  * Settings come from the environment, once, at the first call of any function here: PN_ADMIT_LUT,
  * PN_LOAD_SPIKE_BYTES, PN_HOST_RESERVE_BYTES, PN_DIE_RESERVE_BYTES, PN_PSI_FULL_REJECT,
- * PN_CGROUP_LEVEL. A value that cannot be understood is not used, the default is;
- * pn_admit_settings_check tells. Later changes of the environment have no effect.
+ * PN_CGROUP_LEVEL. Where a value cannot be parsed, the library uses the default, and
+ * pn_admit_settings_check reports it. Later changes of the environment have no effect.
  *
  * Threads: every function may be called from any thread; after the first call none takes a lock,
  * allocates or makes a system call. That first call reads the environment: no other thread may
@@ -61,9 +63,9 @@ typedef enum {
 	PN_VERDICT_REJECT = 2, /* do not begin */
 } pn_admit_verdict;
 
-/* Which number decided against all of it. */
+/* The check that decided against admitting all of the work. */
 typedef enum {
-	PN_CHECK_NONE = 0,     /* none did: admitted */
+	PN_CHECK_NONE = 0,     /* no check failed: admitted */
 	PN_CHECK_PSI_FULL = 1, /* the whole box stalls on memory */
 	PN_CHECK_HOST = 2,     /* host bytes above the reserve */
 	PN_CHECK_CGROUP = 3,   /* bytes left in the cgroup above its reserve (_ext only) */
@@ -93,10 +95,11 @@ typedef struct {
 } pn_admit_result;
 
 /*
- * Activation peak on the CPU path: anchors, straight lines between them. Tokens rise strictly,
- * bytes never fall. Below the first anchor: the line from (0, 0) to it. Beyond the last: its bytes
- * times (n / its tokens) squared, the fastest that attention scores can grow. An anchor at 0
- * tokens states a fixed part.
+ * Activation peak on the CPU path, given by anchors with straight lines between them. The tokens of
+ * the anchors rise strictly and their bytes never fall. Below the first anchor the peak follows the
+ * line from (0, 0) to it. Beyond the last anchor the peak is that anchor's bytes times
+ * (n / its tokens) squared, because attention scores grow no faster. An anchor at 0 tokens states a
+ * fixed part.
  */
 #define PN_ADMIT_LUT_ANCHORS 6
 
@@ -184,9 +187,10 @@ PN_API uint64_t pn_admit_host_cost_bytes(int n_tokens, bool kv_q4);
 PN_API size_t pn_admit_explain(const pn_admit_result *res, char *buf, size_t buf_bytes);
 
 /*
- * Were the settings understood? Returns how many environment values were not and were replaced by
- * their defaults, 0 if all is well, and writes a line for each into buf, cut off at buf_bytes
- * (NUL included). An engine would log that once. buf may be NULL if buf_bytes is 0.
+ * Checks the settings. Returns the number of environment values that the library could not parse
+ * and replaced by their defaults, or 0 if it parsed them all. It writes a line for each such value
+ * into buf, cut off at buf_bytes (NUL included). An engine should log these lines once. buf may be
+ * NULL if buf_bytes is 0.
  */
 PN_API int pn_admit_settings_check(char *buf, size_t buf_bytes);
 

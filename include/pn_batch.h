@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The batch gate: who gets one of the scheduler's slots, and when memory pressure holds or sheds
- * the queue (the SPEC's D3).
+ * The batch gate decides which request gets one of the scheduler's slots, and when memory pressure
+ * holds or refuses the queued requests (the SPEC's D3).
  *
- * Pressure enters by one door: the engine was denied a request by admission and calls
- * bs_notify_pressure with the level of that moment. A level alone, TIGHT included, blocks
- * nothing. The gate's pressure level then
- *   rises  only by a further bs_notify_pressure;
- *   falls  by bs_notify_pressure with a lower level, or when the live level (pn_memwatch) is
- *          below it: it takes the live level;
- *   lapses to OK BS_DENIAL_MS after the last denial, unless the live level is CRITICAL. Without
- *          this, a machine that rests at TIGHT (the SPEC's mini does) would hold for ever.
+ * Only bs_notify_pressure raises the gate's pressure level. The engine calls it, with the level of
+ * that moment, when admission has denied a request. A level alone, TIGHT included, blocks nothing.
+ * The gate's pressure level then rises  only by a further bs_notify_pressure; falls  by
+ * bs_notify_pressure with a lower level, or when the live level (pn_memwatch) is below it: it takes
+ * the live level; lapses to OK BS_DENIAL_MS after the last denial, unless the live level is
+ * CRITICAL. Without this, a machine that rests at TIGHT (the SPEC's mini does) would hold for ever.
  * While it is at or above BS_PRESSURE_HOLD_LEVEL no slot is granted: requests queue. At CRITICAL
- * those queued and those arriving are refused at once with BS_REFUSED, the engine's 503, and a
+ * the gate refuses queued and arriving requests at once with BS_REFUSED, the engine's 503, and a
  * Retry-After hint. Requests that have a slot are never touched.
  *
  * Below the hold level a request waits only for a free slot. Grants are strictly first come, first
@@ -53,7 +51,7 @@ extern "C" {
 #define BS_RETRY_AFTER_MIN_MS 1000
 #define BS_RETRY_AFTER_MAX_MS 30000
 
-/* How a wait for a slot ended otherwise than with one. */
+/* Why a wait ended without a slot. */
 enum {
 	BS_REFUSED = -EAGAIN,     /* CRITICAL: answer 503 with the Retry-After hint */
 	BS_TIMEDOUT = -ETIMEDOUT, /* the deadline passed first */
@@ -64,15 +62,15 @@ enum {
 typedef struct bs_sched bs_sched;
 
 /*
- * Names one request to bs_cancel. The caller's, zeroed before use; it must outlive both
- * bs_slot_acquire and every bs_cancel on it. The fields are the gate's.
+ * Names one request to bs_cancel. The caller owns it and zeroes it before use. It must outlive
+ * bs_slot_acquire and every bs_cancel on it. Only the gate reads and writes its fields.
  */
 typedef struct {
 	void *waiter;
 	bool canceled;
 } bs_request;
 
-/* What bs_slot_acquire says beside its return value. */
+/* The results of bs_slot_acquire other than its return value. */
 typedef struct {
 	int slot;                /* on 0: 0..slots-1, below the ceiling of that moment */
 	uint32_t retry_after_ms; /* on BS_REFUSED: when to come back */
@@ -121,22 +119,24 @@ PN_API int bs_bind_check(bs_sched *bs, int n_slots);
  * ret->retry_after_ms; BS_TIMEDOUT, BS_CANCELED, BS_SHUTDOWN with *ret untouched. A slot granted
  * while the deadline passes is a grant.
  *
- * The hint is the time until this request could have had a slot, had those refused before it under
- * the same pressure kept their places: their number times the recent mean holding time, over the
- * ceiling. Thus clients that obey do not all come back at one moment.
+ * The hint estimates when a slot would be free for this request if the requests refused before it
+ * under the same pressure had kept their places in the queue. It is their number times the recent
+ * mean holding time, divided by the ceiling. Clients that obey the hint therefore do not all come
+ * back at one moment.
  */
 PN_API int bs_slot_acquire(bs_sched *bs, bs_request *request, uint64_t deadline_ns, bs_grant *ret);
 
 /*
- * Gives a slot back; the first in the queue gets it if the gate is open. 0, or -EINVAL: not taken.
+ * Gives a slot back. The first request in the queue gets it if the gate is open.
+ * Returns 0, or -EINVAL if the slot was not taken.
  */
 PN_API int bs_slot_release(bs_sched *bs, int slot);
 
 /*
- * Pushes a denial: level is the live pn_mem_level when admission said no. At CRITICAL every
- * queued request has been refused when this returns.
- * Returns 0; -EINVAL for a level outside 0..3; -EAGAIN if the listening thread could not be
- * started: the hold stands, and ends by bs_notify_pressure only.
+ * Reports a denial. level is the live pn_mem_level at which admission denied the request. At
+ * CRITICAL every queued request has been refused when this returns. Returns 0; -EINVAL for a level
+ * outside 0..3; -EAGAIN if the listening thread could not be started: the hold stands, and ends by
+ * bs_notify_pressure only.
  */
 PN_API int bs_notify_pressure(bs_sched *bs, int level);
 

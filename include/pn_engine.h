@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * pn_admit: the one call that an engine makes before a prefill. It reads the live snapshot, applies
- * the ladder's prefill rung and asks admission, with what the engine said of itself in pn_engine.
+ * the ladder's prefill rung and asks admission, with the description of the engine in pn_engine.
  */
 #ifndef PN_ENGINE_H
 #define PN_ENGINE_H
@@ -22,13 +22,14 @@ typedef enum {
 } pn_admit_status;
 
 /*
- * What admission must know of a loaded model. Plain data, owned by the engine, zeroed and filled
- * before the first pn_admit and not changed while one runs; it outlives them all. Zero is a
- * sensible value of every field: no window limit, f32 KV, host only, the SPEC's costs, no log.
+ * What admission must know about a loaded model. This is plain data that the engine owns. The
+ * engine zeroes and fills it before the first pn_admit, does not change it during a call, and keeps
+ * it until the last call has returned. Zero is a sensible value for every field: no window limit,
+ * f32 KV, host only, the SPEC's costs, no log.
  */
 typedef struct {
 	int max_window;    /* largest prefill the operator allows, tokens; <= 0: no limit */
-	bool kv_q4;        /* format of the KV cache as it was allocated, not as it is wished */
+	bool kv_q4;        /* format in which the KV cache was allocated */
 	bool gpu_resident; /* prefill runs on the dies: the host cost is nothing */
 	uint32_t die_mask; /* the snapshot's dies that it uses, bit n for die n; 0: none */
 

@@ -157,10 +157,11 @@ PN_API int pn_memwatch_fd(void);
 PN_API int pn_memwatch_fd_at(pn_mem_level level);
 
 /*
- * Where the library's few messages go, one line each without a newline: a bad environment
- * variable, a change of source. The default is nowhere. Called from the watch's own thread or from
- * the caller of a function above, with the watch's lock held: it may read, but call no other
- * function of this header, nor fork. Set it before pn_memwatch_start. fn == NULL turns it off;
+ * Sets the function that receives the library's few messages, such as a bad environment variable or
+ * a change of source. Each message is one line without a newline. By default the library discards
+ * them. The library calls fn from the watch's own thread or from the caller of a function above,
+ * with the watch's lock held: fn may call pn_memwatch_read, but no other function of this header,
+ * and it must not fork. Set it before pn_memwatch_start. fn == NULL turns it off;
  * once this has returned, the one before is not called again.
  */
 PN_API void pn_memwatch_log_to(void (*fn)(void *arg, const char *line), void *arg);
@@ -171,13 +172,15 @@ PN_API pn_memwatch_source_t pn_memwatch_source(void);
 /*
  * Dies. The agent samples the machine's dies by itself where it has a driver, and shows them in the
  * order of their PCI bus ids. An engine that knows more, or runs where the agent cannot sample
- * (PN_DIE_SOURCE, exclusive compute mode, MIG), pushes its own. Its CUDA ordinals are its own
- * (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, MPS), so it had better name a die by UUID or PCI bus
- * id; an index is taken as the place in the snapshot. Of push and sample the newer one says what is
- * free, of a sampled die no more than its total, and its budget is the agent's. What an engine
- * pushes is seen by its user's engines in its cgroup until it ends, and by no others; in
- * per_die_used each engine reads its own bytes, and others the sum of them all. Of a die that has
- * but an index, which other engines may use for another, each reads what it pushed itself.
+ * (PN_DIE_SOURCE, exclusive compute mode, MIG), pushes its own figures. CUDA ordinals differ from
+ * one process to another (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, MPS), so an engine should name a
+ * die by UUID or PCI bus id. The library takes an index as the place in the snapshot.
+ *
+ * The newer of push and sample gives the free bytes. For a sampled die they are at most its total,
+ * and the agent gives its budget. Engines of the same user in the same cgroup see a push until the
+ * engine that made it ends; other engines do not see it. In per_die_used an engine that pushed the
+ * die reads its own bytes, and the other engines read the sum of all. A die that is known only by
+ * an index can be a different die for another engine, so each engine reads only its own push of it.
  */
 
 /*
@@ -206,7 +209,7 @@ PN_API int pn_memwatch_set_die_pci(const char *pci_bus_id, uint64_t free_bytes,
 /* Usable budget of a die of total_bytes: total - PN_DIE_RESERVE_BYTES, at least 0. */
 PN_API uint64_t pn_memwatch_die_budget(uint64_t total_bytes);
 
-/* The agent, as it says of itself. */
+/* The agent's description of itself. */
 typedef struct {
 	int32_t pid; /* in the caller's pid namespace; 0: it is not in that, nor below */
 	char version[28];
@@ -222,9 +225,8 @@ PN_API int pn_memwatch_agent(pn_agent_info *ret);
 PN_API int pn_memwatch_hooks(pn_hook_status *ret, size_t max);
 
 /*
- * How the agent comes by its dies, in the same form: its sampler ("sampler"), the uprobes on
- * libcuda
- * ("uprobe"), and each die that it knows ("die 0"): PN_HOOK_ACTIVE in use and fresh,
+ * How the agent gets its figures of dies, in the same form: its sampler ("sampler"), the uprobes
+ * on libcuda ("uprobe"), and each die that it knows ("die 0"): PN_HOOK_ACTIVE in use and fresh,
  * PN_HOOK_REFUSED not (why says what that means), PN_HOOK_UNTRIED not wanted here. Returns as
  * pn_memwatch_hooks.
  */
@@ -263,7 +265,8 @@ typedef struct {
 
 /*
  * The counters of the agent that this process is attached to. 0; -ENODATA: not running, or
- * polling; -EOPNOTSUPP: an agent from before there were any; -ENOTCONN: it went away just now.
+ * polling; -EOPNOTSUPP: the agent is too old to have counters;
+ * -ENOTCONN: the agent has just gone away.
  */
 PN_API int pn_memwatch_stats(pn_agent_stats *ret);
 

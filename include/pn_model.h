@@ -69,7 +69,8 @@ typedef struct {
 	uint64_t weights_bytes;   /* spread evenly over the layers */
 } pn_model_geometry;
 
-/* What falls on one die. The layers are first_layer .. first_layer + n_layers - 1. */
+/* The part of a model that one die holds. The layers are first_layer .. first_layer + n_layers - 1.
+ */
 typedef struct {
 	uint32_t first_layer;
 	uint32_t n_layers;      /* may be 0 */
@@ -115,13 +116,12 @@ PN_API uint64_t pn_model_ssm_state_bytes(uint32_t conv_kernel, uint32_t inner_si
 
 /*
  * Bytes of KV cache per token: over the layers, K and V elements in whole blocks of the type.
- * UINT64_MAX for a type that there is not. This is what to use instead of the fixed constants of
+ * UINT64_MAX for an unknown type. Prefer this function to the fixed constants of
  * pn_admission.h (5898 there is 2.4 % above the 5760 of the model that it was taken from).
  */
 PN_API uint64_t pn_model_kv_bytes_per_token(const pn_model *model, pn_kv_type type);
 
-/* KV cache of n_tokens in all; saturates at UINT64_MAX, so that an absurd request never looks
- * small. */
+/* KV cache of n_tokens; saturates at UINT64_MAX, so that an absurd request never looks small. */
 PN_API uint64_t pn_model_kv_bytes(const pn_model *model, pn_kv_type type, uint64_t n_tokens);
 
 /* Linear-attention state per sequence, bytes; 0 if the model has none. Saturates. */
@@ -141,7 +141,8 @@ PN_API int pn_kv_type_parse(const char *name, pn_kv_type *ret);
  * die_free_bytes[0..n_dies-1], or even if that is NULL. A die with 0 free gets nothing. The
  * embeddings come before the first layer, the output tensors after the last. The slices sum
  * exactly to the whole; ret[] has n_dies entries. A slice feeds pn_admit_model_load_die with
- * weights_bytes and kv_bytes + state_bytes: a share is a share, whether it fits is asked there.
+ * weights_bytes and kv_bytes + state_bytes: this function does not check whether a slice fits,
+ * and pn_admit_model_load_die does.
  * Returns 0; -EINVAL for n_dies, type or a model without layers; -ENOSPC if no die has any byte
  * free; -EOVERFLOW if the whole or the free bytes exceed 4 EiB.
  */
