@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Records from the BPF programs to the agent, and the counters kept beside them: the one source
- * of truth of both sides, included by bpf/ and user/agent/. Not installed. Built-in types only,
+ * Records from the BPF programs to the agent, and the counters kept beside them: the only
+ * definition for both sides. bpf/ and user/agent/ include it. Not installed. Built-in types only,
  * explicit padding, append only; kind and size come first so that a reader can skip what it does
  * not know.
  */
@@ -53,7 +53,7 @@ struct pn_event {
 enum {
 	PN_EVENT_F_FIRST =
 		1u << 0, /* first stall after 100 ms without one (kernel threads apart) */
-	PN_EVENT_F_KTHREAD = 1u << 1, /* the task is a kernel thread: it works, nobody suffers */
+	PN_EVENT_F_KTHREAD = 1u << 1, /* the task is a kernel thread: no program waits for it */
 	PN_EVENT_F_WAKE = 1u << 2,    /* submitted so that it wakes the agent */
 };
 

@@ -12,7 +12,7 @@
  * Every selection: exactly min(cap, n_keys) indices, ascending, each once. Ties go to the lower
  * index. The same input gives the same output on every call, whatever the scores.
  *
- * Values that are no numbers: a key whose score is NaN (some head or query gave NaN) ranks below
+ * Values that are not numbers: a key whose score is NaN (some head or query gave NaN) ranks below
  * every other, also below -inf, and counts as 0 in its neighbours' pooling; +inf ranks highest;
  * -0 equals 0. +inf and -inf in one sum make NaN. In logits NaN is read as -inf, which is "masked".
  *
@@ -61,8 +61,8 @@ typedef enum {
 } pn_evict_pool;
 
 /*
- * Attention that one KV head got: the query heads of its group one after the other, each row-major
- * over queries and keys. Scores of a group are summed; a mean would give the same order.
+ * The attention that one KV head received: the query heads of its group one after the other, each
+ * row-major over queries and keys. Scores of a group are summed; a mean would give the same order.
  */
 typedef struct {
 	const float *scores; /* [n_heads][n_queries][n_keys] */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Host memory signals, as read: no level, no averaging, no history but the last good value.
+ * Host memory signals as the kernel gives them. This module computes no level and no average, and
+ * of the past it keeps only the last good value.
  *
  * Linux: /proc/meminfo, /proc/pressure/memory and the cgroup of a process (v2 files; v1 usage and
  * limit where the memory controller is on v1). macOS and others: total and available only, the
  * PSI and cgroup fields stay 0, and cgroup_headroom_bytes UINT64_MAX.
  *
  * A source that was never there is PN_SRC_ABSENT. One that was read and then fails is
- * PN_SRC_STALE: its last good values stay; so they do where the cgroup was removed, which is
- * PN_SRC_GONE. One that is there and has not been understood yet is PN_SRC_STALE with source_ns 0.
- * PN_SRC_UNSUPPORTED is a pressure file that opens and cannot be read because PSI is off: its
- * fields are 0, and its error is -EOPNOTSUPP.
- * Other errors: -EBADMSG for text not understood (cut short, a field missing, a number that does
- * not fit), -ENOENT for what was never there, -ENODEV for what was there and is gone (a removed
- * cgroup). What could not be opened or read is tried again once a second at most.
+ * PN_SRC_STALE, and its last good values stay. If the cgroup was removed, the source is PN_SRC_GONE
+ * and its last good values stay too. A source that exists and was never parsed successfully is
+ * PN_SRC_STALE with source_ns 0. A pressure file that opens but cannot be read because PSI is off
+ * is PN_SRC_UNSUPPORTED: its fields are 0, and its error is -EOPNOTSUPP.
+ * Other errors: -EBADMSG: the text cannot be parsed (it is cut short, a field is missing, or a
+ * number does not fit). -ENOENT: the source never existed. -ENODEV: the source existed and is gone
+ * (a removed cgroup). A file that could not be opened or read is tried again once a second at most.
  */
 #ifndef PN_HOST_SIGNALS_H
 #define PN_HOST_SIGNALS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ladder: from a pressure level and the operator's configuration to what an engine should run
- * with now. Pure planner: absolute values come back, the caller applies them.
+ * The ladder takes a pressure level and the operator's configuration, and says which values an
+ * engine should run with now. It only plans: it returns absolute values, and the caller applies
+ * them.
  *
  *   rung  what                engages at   effect
  *   4a    force Q4 KV         WATCH        force_kv_q4 (acts when a KV cache is allocated)

@@ -32,8 +32,8 @@ typedef enum {
  * prints them). On systems without PSI or cgroups those fields are 0, which means no pressure.
  *
  * From an agent, while MemAvailable is at OK, the host's PSI (these two fields and the live ones)
- * is without the stalls of other watched cgroups that have a limit: a group at its own limit is
- * not the host's pressure. It is never more than the file says.
+ * leaves out the stalls of other watched cgroups that have a limit, because a group at its own
+ * limit is not pressure on the host. It is never more than the file says.
  */
 typedef struct {
 	uint64_t host_total_bytes;     /* MemTotal / sysctl hw.memsize */
@@ -51,7 +51,8 @@ typedef struct {
 	uint64_t seq;                  /* monotonic snapshot counter */
 } pn_mem_state;
 
-/* Why the level is what it is: bits of pn_mem_ext.reasons. Only sources that reach the level. */
+/* The reasons for the level: bits of pn_mem_ext.reasons. Only sources that reach the level set one.
+ */
 enum {
 	PN_REASON_HOST_BYTES = 1u << 0, /* MemAvailable near or inside the reserve */
 	PN_REASON_PSI_SOME = 1u << 1,   /* some avg10, file or live */
@@ -73,7 +74,7 @@ enum {
 	PN_SRC_COUNT = 5,
 };
 
-/* What is known of a source: values of pn_mem_ext.source_state. */
+/* The state of a source: values of pn_mem_ext.source_state. */
 enum {
 	PN_SRC_ABSENT = 0, /* there is none here (no cgroup, no GPU) */
 	PN_SRC_OK = 1,
@@ -93,7 +94,7 @@ enum {
 	PN_MODE_POLL = 5,        /* a 250 ms poll */
 };
 
-/* A die beyond the first 16, as the arrays say it of those. */
+/* A die beyond the first 16. The fields mean the same as the arrays for the first 16. */
 typedef struct {
 	uint64_t free_bytes;
 	uint64_t budget_bytes;
@@ -163,8 +164,8 @@ typedef struct {
 	pn_mem_die more_die[PN_MEM_MORE_DIES];
 
 	/*
-	 * What other processes have reserved and not yet allocated, as far as the figures above can
-	 * show (pn_reserve.h). The level does not count it.
+	 * Bytes that other processes have reserved and that the figures above do not show as
+	 * allocated yet (pn_reserve.h). The level does not count it.
 	 */
 	uint64_t host_reserved_bytes;
 	uint64_t cgroup_reserved_bytes; /* of the host's, what counts within cgroup_limit_bytes */

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reservations: bytes of the host or of a die that this process is about to allocate. While one is
- * held, no other process that asks is told that the same bytes are free: neither by pn_reserve nor
- * by pn_admit and the _ext functions of pn_admission.h. Two engines that both want the last 10 GiB
- * cannot both be told yes.
+ * Reservations: bytes of the host or of a die that this process is about to allocate. While a
+ * reservation is held, pn_reserve, pn_admit and the _ext functions of pn_admission.h do not count
+ * its bytes as free in any other process. If two engines want the last 10 GiB, only one gets them.
  *
  *	r = pn_reserve(PN_RESERVE_HOST, bytes, 60000, &id, &fit_bytes);
  *	if (r < 0)
  *		... does not fit (-ENOSPC: fit_bytes would), do not begin
  *	... allocate, and touch it ...
- *	pn_commit(id);          or, if that came to nothing, pn_release(id);
+ *	pn_commit(id);          or, if the allocation failed, pn_release(id);
  *
  * The agent keeps the ledger. A reservation ends with pn_commit, pn_release, its time to live, the
  * process, or its watch (pn_memwatch_stop). It reserves nothing in the kernel: a program that does
- * not ask is not held back, and the level does not count it. While memory is being allocated under
- * a reservation it is counted twice for others, in the kernel's figures and in the reservation:
- * they are told less than there is, never more.
+ * not ask is not held back, and the level does not count it. While a
+ * process allocates under a reservation, other processes see that memory counted twice, in the
+ * kernel's figures and in the reservation. They see less free memory than there is, never more.
  *
- * Without an agent (or with one of before there were reservations) a reservation is held in this
- * process alone, and says so: pn_reserve returns 1. It is compared with this machine's figures and
- * with the other reservations of this process, so threads do not promise each other's bytes; other
- * processes do not know of it. When an agent comes (back), the library tells it of every one that
- * is still held; a new agent grants nothing else in its first second (pn_reserve waits for that),
- * so that what was held before is not given away. Then and only then the agent takes them whether
- * they fit or not: their memory may be half allocated. One that it refuses later is held in this
- * process alone; pn_memwatch_log_to tells.
+ * Without an agent, or with one that is too old for reservations, the library holds a reservation
+ *in this process alone, and pn_reserve returns 1. It is compared with this machine's figures and
+ * with the other reservations of this process, so two threads cannot reserve the same bytes; other
+ * processes do not know of it. When an agent starts or returns, the library reports to it every
+ * reservation that is still held. In its first second a new agent grants nothing else, so that it
+ * does not give those bytes away; pn_reserve waits for that second to end. Only in that second the
+ * agent takes a reported reservation even if it does not fit, because its memory may be half
+ * allocated. If the agent refuses one later, the library holds it in this process alone and reports
+ * that through pn_memwatch_log_to.
  *
  * A die that the agent does not sample and that is pushed by index alone has no name: it is known
  * to the engines of one cgroup, and so are reservations of it. Push dies by UUID or PCI id.
  *
- * Threads: every function may be called from any thread. They wait for the agent, at most a second
- * and at its start two, and are not for the hot path. They need a running watch (pn_memwatch.h).
- * The child of a fork has none of its parent's reservations.
+ * Threads: every function may be called from any thread. They wait for the agent for
+ * at most one second, or two while it starts, so do not call them on the hot path. They need a
+ *running watch (pn_memwatch.h). The child of a fork has none of its parent's reservations.
  */
 #ifndef PN_RESERVE_H
 #define PN_RESERVE_H
@@ -53,9 +53,9 @@ extern "C" {
 
 /*
  * Reserves bytes of the host (PN_RESERVE_HOST) or of the die at a place in the snapshot, for ttl_ms
- * milliseconds at most. What fits is what admission goes by, with every reservation off it, the
- * caller's own too: of the host, its available bytes above the reserve, and the cgroup's headroom
- * above its own; of a die, its free bytes.
+ * milliseconds at most. The bytes must fit into the figures that admission uses, less every
+ * reservation, the caller's own included. For the host these are its available bytes above the
+ * reserve and the cgroup's headroom above its own reserve; for a die they are its free bytes.
  *
  * Returns 0 (held by the agent) or 1 (no agent: held in this process alone) with *ret_id, which is
  * never 0 nor used again by this process. Or: -ENOSPC, it does not fit; -ENODEV, the snapshot has
@@ -83,7 +83,7 @@ PN_API int pn_reserve_uuid(const uint8_t uuid[16], uint64_t bytes, uint32_t ttl_
  */
 PN_API int pn_commit(uint64_t id);
 
-/* Gives it back: the memory is not needed. Returns as pn_commit. */
+/* Ends a reservation whose memory is not needed. Returns the same values as pn_commit. */
 PN_API int pn_release(uint64_t id);
 
 /* pn_reservation.state */

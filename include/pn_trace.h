@@ -30,9 +30,9 @@ PN_API int pn_trace_dump(const char *socket_path, int timeout_ms, char *ret_path
 
 /*
  * The agent's own records as it makes them (snapshots, dies, verdicts, names; not those of its
- * kernel hooks), from its settings and what is so now on: a SOCK_SEQPACKET socket that gives one
- * record a packet, which the caller closes to end it. Returns it, or -errno: as pn_trace_dump;
- * -EBUSY (somebody has it).
+ * kernel hooks), on a SOCK_SEQPACKET socket with one record in each packet. The first
+ * records give the agent's settings and its present state. The caller closes the socket to end the
+ * stream. Returns the socket, or -errno as pn_trace_dump; -EBUSY: another process has the stream.
  */
 PN_API int pn_trace_stream(const char *socket_path);
 

@@ -5,7 +5,8 @@
  *
  * Prefill, bind, decode and the asynchronous step all take the same ticket lock, first come,
  * first served. A step keeps it from begin until its poll has found all of its device work,
- * copies to the host included, drained; so nobody can start while anything is in flight.
+ * copies to the host included, drained; so no other work can start while device work of a step is
+ * unfinished.
  *
  * A buffer that device work may see lives in a pn_turn_buf. It is read, and replaced by one of
  * another size, only under the turn. The one replaced is retired: it is freed when the turn under
@@ -14,8 +15,8 @@
  * valid only as long as pn_turn_generation has not moved.
  *
  * Threads: every function may be called from any thread, pn_turn_free only when no other call is
- * in progress or can follow; never from a signal handler. A thread that ends with the turn in its
- * hands leaves it taken. The turn does not survive a fork in the child.
+ * in progress or can follow; never from a signal handler. If a thread ends while it has the turn,
+ * the turn stays taken. The turn does not survive a fork in the child.
  */
 #ifndef PN_TURN_H
 #define PN_TURN_H
@@ -29,7 +30,7 @@
 extern "C" {
 #endif
 
-/* Whose turn it is. */
+/* The kind of work that a turn is for. */
 typedef enum {
 	PN_TURN_PREFILL = 1,
 	PN_TURN_BIND = 2,   /* decode state for another number of slots */
@@ -40,7 +41,8 @@ typedef enum {
 typedef struct pn_turn pn_turn;
 
 /*
- * A buffer under the turn. Its storage is the caller's, zeroed before use; its fields the turn's.
+ * A buffer under the turn. The caller owns its storage and zeroes it before use. Only the turn's
+ * functions read and write its fields.
  */
 typedef struct {
 	void *ptr;
@@ -51,7 +53,7 @@ typedef struct {
 typedef void (*pn_turn_free_fn)(void *ctx, void *ptr);
 
 typedef struct {
-	uint64_t ticket;     /* in whose hands the turn is, 0 nobody's */
+	uint64_t ticket;     /* the ticket that has the turn, 0: none */
 	pn_turn_kind kind;   /* of that ticket, if any */
 	uint32_t waiting;    /* threads queued */
 	uint64_t generation; /* buffers replaced so far */
@@ -80,7 +82,7 @@ PN_API int pn_turn_acquire(pn_turn *turn, pn_turn_kind kind, uint64_t deadline_n
  * Ends the turn: frees what it retired, then hands on to the first in the queue. A step's turn is
  * ended, from any thread, by the poll that found it drained, not by begin; the other kinds by the
  * thread that took them.
- * Returns 0, or -EPERM: it is not this ticket's turn (any more), or not this thread's to end.
+ * Returns 0, or -EPERM: this ticket does not have the turn, or another thread must end it.
  */
 PN_API int pn_turn_release(pn_turn *turn, uint64_t ticket);
 
