@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * How a record gets to the agent: the shared maps, the rate limit and the
- * three steps reserve, describe the task, submit. What is worth a record, and which one wakes the
- * agent, is each subject's own business.
+ * three steps reserve, describe the task, submit. Each subject decides which events get a
+ * record and which records wake the agent.
  */
 #ifndef PNMEM_EMIT_BPF_H
 #define PNMEM_EMIT_BPF_H

@@ -51,8 +51,7 @@ typedef struct {
 	uint64_t seq;                  /* monotonic snapshot counter */
 } pn_mem_state;
 
-/* The reasons for the level: bits of pn_mem_ext.reasons. Only sources that reach the level set one.
- */
+/* Reasons for the level: bits of pn_mem_ext.reasons. Only sources that reach it set one. */
 enum {
 	PN_REASON_HOST_BYTES = 1u << 0, /* MemAvailable near or inside the reserve */
 	PN_REASON_PSI_SOME = 1u << 1,   /* some avg10, file or live */

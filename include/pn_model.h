@@ -69,7 +69,8 @@ typedef struct {
 	uint64_t weights_bytes;   /* spread evenly over the layers */
 } pn_model_geometry;
 
-/* The part of a model that one die holds. The layers are first_layer .. first_layer + n_layers - 1.
+/*
+ * The part of a model that one die holds. The layers are first_layer .. first_layer + n_layers - 1.
  */
 typedef struct {
 	uint32_t first_layer;

@@ -2,7 +2,8 @@
 /*
  * Messages between the agent and its die sampler, pnmem-dies, over a SOCK_SEQPACKET socketpair that
  * the sampler has as descriptor 3: one struct a packet, each of a fixed size, host byte order.
- * Pure: layout and checks. What is in a sample is judged elsewhere (merge), when it is taken too.
+ * Pure: layout and checks. The merge judges the values of a sample, and another part decides when
+ * to sample.
  *
  * The sampler says once what driver it found (DIE_KIND_DRIVER) and ends if there is nothing to
  * sample. Then each DIE_SAMPLE_NOW is answered by a pass: one DIE_KIND_DIE for each die, in the
@@ -59,7 +60,7 @@ enum die_state {
 	DIE_ERROR = 4,      /* cuda_error and error_name say what; not sampled */
 };
 
-/* CUDA's number for it, the one error that is a word on the die's memory. */
+/* CUDA's number for "out of memory", the only error that says something about the die's memory. */
 #define DIE_CUDA_OUT_OF_MEMORY 2
 
 struct die_header {
@@ -130,11 +131,11 @@ _Static_assert(sizeof(struct die_request) == 1056, "wire layout");
 struct die_header die_header_make(uint16_t kind, uint64_t pass);
 
 /*
- * Checks a packet from the sampler, which may have been anything: it runs a driver's code. Of an
- * accepted message every string ends inside its field and is printable ASCII, counts, states and
- * indices are in range, and a DIE_OK sample has 0 < total_bytes, free_bytes <= total_bytes and
- * own_context_bytes <= total_bytes. Returns 0 with *ret written; -EBADMSG (not ours, or values that
- * cannot be), -EPROTONOSUPPORT (another version: a sampler of another pnmem).
+ * Checks a packet from the sampler. The sampler runs a driver's code, so the packet can hold any
+ * bytes. In an accepted message every string ends inside its field and is printable ASCII, counts,
+ * states and indices are in range, and a DIE_OK sample has 0 < total_bytes, free_bytes <=
+ * total_bytes and own_context_bytes <= total_bytes. Returns 0 with *ret written; -EBADMSG (not
+ * ours, or values that cannot be), -EPROTONOSUPPORT (another version: a sampler of another pnmem).
  */
 int die_message_check(const void *packet, size_t bytes, struct die_message *ret);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The dies that failed in a way that takes the sampler's process along, or hung it: which of them a
- * pass leaves out, so that the others stay fresh, and when each is tried again, ever less often. A
+ * Keeps the dies whose failure ended or hung the sampler's process. It decides which of them a pass
+ * leaves out, so that the other dies stay fresh, and when each is tried again: after every failure
+ * the sampler waits longer. A
  * die is known by its PCI id; "" stands for all that have none. Pure.
  */
 #ifndef PNMEM_CORE_DIE_RETRY_H
@@ -27,16 +28,16 @@ struct die_retry {
 	struct die_retry_entry die[DIE_MESSAGE_MAX_DIES];
 };
 
-/* It failed: a first time, or again, which die_retry_ask has allowed for. */
+/* The die failed, for the first time or again. die_retry_ask has already set the next time. */
 void die_retry_failed(struct die_retry *retry, const char *pci, uint64_t now_ns);
 
 /* It was sampled. */
 void die_retry_good(struct die_retry *retry, const char *pci);
 
 /*
- * Writes into a request which dies it leaves out: all that failed, in the first pass of a process,
- * which the others are to come through; later those that are not due. Those that are get twice the
- * time until they are due again.
+ * Writes into a request the dies that it leaves out. The first pass of a process leaves out all
+ * that failed, so that the other dies get a sample. Later passes leave out those that are not due.
+ * A die that is due and is tried gets twice the time until it is due again.
  */
 void die_retry_ask(struct die_retry *retry, bool first_pass, uint64_t now_ns,
 		   struct die_request *request);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is known of the dies before it is merged: the sampler's samples, and over them what engines
- * push of the dies that they use. A die is known by its UUID and PCI bus id; its place in the table
- * is the index under which it is published. Pure.
+ * The table of dies before the merge: the sampler's samples, and over them the figures that engines
+ * push for the dies that they use. A die is known by its UUID and PCI bus id; its place in the
+ * table is the index under which it is published. Pure.
  */
 #ifndef PNMEM_CORE_DIES_H
 #define PNMEM_CORE_DIES_H
@@ -39,7 +39,7 @@ struct die_table {
 	struct die die[DIE_TABLE_MAX];
 };
 
-/* What an engine says of one of its dies. */
+/* An engine's figures for one of its dies. */
 struct die_push {
 	struct die_id id;
 	int32_t index; /* -1: by id */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * When the flight recorder is written out for a CRITICAL level, and whether into the file of the
- * episode or a new one. Pure: what happened, the time and places in the ring of records come in.
+ * Decides when the flight recorder is written out for a CRITICAL level, and whether the agent
+ * writes into the file of the episode or a new one. Pure: events, time and places in the ring are
+ * arguments.
  *
  * An episode has one file, written at its start, since the machine may not live long, and again
- * with what followed: some seconds later, after an OOM kill, and at its end. Once the ring holds
- * its beginning no more, what there is goes to a new file.
+ * with what followed: some seconds later, after an OOM kill, and at its end. When the ring no
+ * longer holds its beginning, the agent writes the rest to a new file.
  */
 #ifndef PNMEM_CORE_EPISODE_H
 #define PNMEM_CORE_EPISODE_H
@@ -16,9 +17,9 @@
 /* After a write, the next one of the same episode; after a kill, since there are many in a row. */
 #define EPISODE_GAP_NS      5000000000ull
 #define EPISODE_KILL_GAP_NS 10000000000ull
-/* A level that comes and goes is one story: no new one before this. */
+/* A level that rises and falls repeatedly is one episode: no new one starts before this time. */
 #define EPISODE_NEW_NS 60000000000ull
-/* Of one episode: of those that are kept, others are to have some. The last is written over. */
+/* Most files of one episode, so that some are left for others. The last is overwritten. */
 #define EPISODE_FILES_MAX 4u
 
 /* All zero at first. */

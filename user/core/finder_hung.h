@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Processes at which a reader hung: they are left out for some rounds, the more often they hang the
- * longer. Of a user with many of them, all are left out. Pure; all zero is empty.
+ * Remembers the processes at which a reader hung. The finder leaves them out for some rounds, and
+ * for more rounds each time they hang again. If a user has many of them, the finder leaves out all
+ * processes of that user. Pure; an all-zero table is empty.
  */
 #ifndef PNMEM_CORE_FINDER_HUNG_H
 #define PNMEM_CORE_FINDER_HUNG_H
@@ -22,13 +23,13 @@ struct finder_hung {
 	} process[FINDER_HUNG_MAX];
 };
 
-/* The oldest is forgotten where there is no room. */
+/* Forgets the oldest process if there is no room. */
 void finder_hung_add(struct finder_hung *hung, int pid, uint32_t uid, uint32_t round);
 
 /* Whether this process is left out in this round. */
 bool finder_hung_has(const struct finder_hung *hung, int pid, uint32_t uid, uint32_t round);
 
-/* How many are. */
+/* The number of processes that are left out. */
 size_t finder_hung_count(const struct finder_hung *hung, uint32_t round);
 
 #endif

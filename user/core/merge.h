@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From what was read to what is published: sources in, one pn_mem_state and pn_mem_ext out. The
- * same for the agent's views and for the in-process fallback. Pure.
+ * Turns the sources of one look into one pn_mem_state and one pn_mem_ext to publish. It serves the
+ * agent's views and for the in-process fallback. Pure.
  */
 #ifndef PNMEM_CORE_MERGE_H
 #define PNMEM_CORE_MERGE_H
@@ -14,7 +14,7 @@
 #include "pn_host_signals.h"
 #include "pn_mem_state.h"
 
-/* What one look found. */
+/* The sources as one look read them. */
 struct merge_input {
 	uint64_t now_ns;
 	const pn_host_sample *host;   /* meminfo and host PSI */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How soon something that clients can cause is done again: so late that it takes no more than a
- * part of the time, however long it takes. Pure; all zero is due at once.
+ * Decides how soon work that clients can cause is done again. The wait grows with the duration of
+ * the work, so that the work never takes more than a fixed share of the time. Pure; an all-zero
+ * pace is due at once.
  */
 #ifndef PNMEM_CORE_PACE_H
 #define PNMEM_CORE_PACE_H
@@ -21,7 +22,7 @@ struct pace {
 /* When it may be done next; in the past: now. */
 uint64_t pace_due_ns(const struct pace *pace, const struct pace_limit *limit);
 
-/* It was done, which took so long, and has ended now. */
+/* The work has just ended; it took this long. */
 void pace_took(struct pace *pace, const struct pace_limit *limit, uint64_t took_ns,
 	       uint64_t now_ns);
 

@@ -49,7 +49,7 @@ struct psi_pace {
 #define PSI_PACE_STEADY_GAP_NS 100000000ull
 #define PSI_PACE_QUIET_NS      1000000000ull
 
-/* Tells of a stall at stall_ns (begin, end or still going on). */
+/* Reports a stall at stall_ns (it began, ended or still goes on). */
 void psi_pace_stall(struct psi_pace *pace, uint64_t stall_ns);
 
 /* Least time from one read to the next, as of now_ns. */

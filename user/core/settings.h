@@ -10,7 +10,7 @@
 
 #include "core/level.h"
 
-/* Told of a bad value: the variable, what it holds, and the default used instead (as text). */
+/* Receives a bad value: the variable, its text, and the default used instead (as text). */
 typedef void (*settings_warn_fn)(void *arg, const char *name, const char *value,
 				 const char *fallback);
 
@@ -26,7 +26,7 @@ int settings_parse_bytes(const char *text, uint64_t *ret_bytes);
 /* A plain non-negative decimal number such as 15 or 7.5, in any locale. 0 or -EINVAL. */
 int settings_parse_decimal(const char *text, double *ret_value);
 
-/* Who tells of dies: PN_DIE_SOURCE. */
+/* The source of the dies' figures: PN_DIE_SOURCE. */
 enum die_source {
 	DIE_SOURCE_AUTO = 0, /* the sampler where there is a driver, and engines */
 	DIE_SOURCE_CUDA = 1, /* the sampler alone */

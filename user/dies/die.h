@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One die: who it is, and a sample of its memory. A sample needs a CUDA context on the die, which
- * is kept from one sample to the next (retaining it takes 100 times as long as asking), but never
- * taken where it would be in an engine's way: the compute mode is read before each sample, and a
- * context that is held when an administrator makes the die exclusive is given up.
+ * One die: its identity, and a sample of its memory. A sample needs a CUDA context on the die,
+ * which is kept from one sample to the next (retaining it takes 100 times as long as asking), but
+ * never taken where it would be in an engine's way: the compute mode is read before each sample,
+ * and a context that is held when an administrator makes the die exclusive is given up.
  */
 #ifndef PNMEM_DIES_DIE_H
 #define PNMEM_DIES_DIE_H
