@@ -432,7 +432,7 @@ static void ext_live_stall(void **unused)
 	assert_int_equal(out.verdict, PN_VERDICT_ADMIT);
 }
 
-/* What others have reserved is not there, of the source that it was reserved of alone. */
+/* Admission subtracts the bytes that others have reserved, from the source they belong to only. */
 static void reserved_by_others(void **unused)
 {
 	static const struct {

@@ -141,7 +141,7 @@ static void sampled(struct die *die, struct die_id name, uint64_t free_bytes, ui
 	};
 }
 
-/* Of a die whose total is known no engine can say more than that, nor what its budget is. */
+/* If a die's total is known, no engine can push more than it, and none can set its budget. */
 static void test_push_is_bounded(void **state)
 {
 	struct die_table table = { 0 };

@@ -234,7 +234,7 @@ static void test_logits_random(void **state)
 	}
 }
 
-/* What a query cannot see, in the causal corner, cannot change the outcome: not even NaN. */
+/* A key that a query cannot see (causal corner) cannot change the result, not even with NaN. */
 static void test_logits_causal(void **state)
 {
 	enum { N = 12, W = 4 };

@@ -201,7 +201,7 @@ static void test_decay(void **state)
 	assert_true(source.better.seconds > 45 && source.better.seconds < 60);
 }
 
-/* What is not there is not explained, and neither is a cgroup that does not count. */
+/* A missing source is not explained, and neither is a cgroup that does not count. */
 static void test_absent(void **state)
 {
 	struct explain_source sources[EXPLAIN_MAX];

@@ -210,7 +210,7 @@ static void test_wait_level(void **unused)
 	assert_int_equal(waiter.result, 0);
 	assert_int_equal(waiter.got.level, PN_MEM_LEVEL_TIGHT);
 	assert_int_equal(waiter.got.host_avail_bytes, 11 * GIB);
-	/* What differs already does not sleep, whatever the deadline. */
+	/* A wait for a state that already differs returns at once, whatever the deadline. */
 	assert_int_equal(pn_memwatch_wait(PN_WAIT_LEVEL, &waiter.seen, 0, NULL), 0);
 }
 

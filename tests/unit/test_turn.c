@@ -190,7 +190,7 @@ static void test_deadline(void **state)
 	pn_turn_free(turn);
 }
 
-/* What free_fn was called for, in order. */
+/* The pointers that free_fn was called with, in order. */
 struct freed {
 	pn_turn *turn;
 	void *ptr[8];

@@ -200,7 +200,7 @@ static void *put_many(void *arg)
 	return NULL;
 }
 
-/* Of one thread they are in order. */
+/* The verdicts of one thread are in order. */
 static void expect_order(void *arg, const struct trace_verdict *v)
 {
 	int *last = arg, thread = v->n_tokens / EACH;

@@ -19,7 +19,7 @@
 /* Decode state per slot; small beside KV, so the reserve covers it. */
 #define FORWARD_STATE_BYTES ((size_t)64 << 10)
 
-/* What the device is asked to do: advance a slot's state and write a KV row (or none). */
+/* The work for the device: advance a slot's state and write a KV row (or none). */
 struct device_job {
 	uint8_t *state;
 	uint8_t *row;

@@ -52,7 +52,7 @@ int guard_slot_ceiling(const struct guard *guard, pn_mem_level level);
 /* The level now; OK if off or unknown. */
 pn_mem_level guard_level(const struct guard *guard);
 
-/* What a die has now, as the engine's cuMemGetInfo said. */
+/* The memory of a die at this moment, from the engine's cuMemGetInfo. */
 void guard_die_sampled(const struct guard *guard, int die, uint64_t total_bytes,
 		       uint64_t free_bytes);
 

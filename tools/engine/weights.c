@@ -53,7 +53,7 @@ static int stages_load(struct weights *weights, const struct guard *guard,
 
 		if (!guard_load_stage(guard, ret_refusal))
 			return -EAGAIN;
-		/* What is read from the file, beside what is unpacked from it: the burst. */
+		/* The burst: the bytes read from the file, and beside them the unpacked ones. */
 		packed = memory_take(WEIGHTS_STAGE_BYTES);
 		weights->stage[weights->n_stages] = memory_take(WEIGHTS_STAGE_BYTES);
 		memory_give(packed, WEIGHTS_STAGE_BYTES);

@@ -33,7 +33,7 @@ static struct admission_text verdict_text(const pn_admit_result *res)
 	return ret;
 }
 
-/* What have_bytes were the bytes of. */
+/* The source whose bytes have_bytes gives. */
 static struct admission_text source_text(const pn_admit_result *res)
 {
 	struct admission_text ret;

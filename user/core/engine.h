@@ -10,7 +10,7 @@
 #include "core/admission.h"
 #include "pn_engine.h"
 
-/* What the ladder did to the window; to_tokens 0: nothing. */
+/* The ladder's change of the window; to_tokens 0: no change. */
 struct engine_clamp {
 	int from_tokens;
 	int to_tokens;

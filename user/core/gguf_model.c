@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the keys of a GGUF header mean for memory: which layers have attention, which have a
+ * Derives the memory use from the keys of a GGUF header: which layers have attention, which have a
  * linear-attention state, and how large both are. The rules are those by which llama.cpp, whose
  * format it is, lays out its own caches.
  */

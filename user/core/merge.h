@@ -25,7 +25,7 @@ struct merge_input {
 	int n_dies; /* die_table_count() of them */
 };
 
-/* What is carried from look to look, one for each publisher's page. All zero is the start. */
+/* The state kept from look to look, one for each publisher's page. All zero is the start. */
 struct merge_state {
 	struct level_hold hold;
 	struct trend trend;

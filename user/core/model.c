@@ -142,7 +142,9 @@ int pn_kv_type_parse(const char *name, pn_kv_type *ret)
 	return -EINVAL;
 }
 
-/* What is laid over the dies, in order: the embeddings, each layer, the output tensors. */
+/*
+ * The parts that are laid over the dies, in order: the embeddings, each layer, the output tensors.
+ */
 static pn_model_slice split_item(const pn_model *model, uint32_t item, pn_kv_type type,
 				 uint64_t n_tokens, uint32_t n_sequences)
 {

@@ -167,7 +167,7 @@ int page_open(struct page_view *ret_view, const void *mapping, size_t mapped_byt
 	return 0;
 }
 
-/* What the rest of the library may rely on, whoever wrote the page. */
+/* Forces the values into the ranges that the library relies on, whoever wrote the page. */
 static void force_ranges(pn_mem_state *state)
 {
 	if (state->n_dies < 0)

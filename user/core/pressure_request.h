@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a program writes to the pressure socket ($MEMORY_PRESSURE_WRITE): from which level on it
- * wants to be told. The protocol leaves the data open and has the service manager choose it, so
- * whatever is not the name of a level asks for the default.
+ * Parses the text that a program writes to the pressure socket ($MEMORY_PRESSURE_WRITE): the lowest
+ * level of which it wants to be notified. The protocol leaves the data open and has the service
+ * manager choose it, so whatever is not the name of a level asks for the default.
  */
 #ifndef PNMEM_CORE_PRESSURE_REQUEST_H
 #define PNMEM_CORE_PRESSURE_REQUEST_H

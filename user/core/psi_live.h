@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What one read of a pressure file says. */
+/* The values of one read of a pressure file. */
 struct psi_reading {
 	double some_avg10_pct;
 	double full_avg10_pct;

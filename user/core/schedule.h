@@ -58,7 +58,7 @@ uint64_t psi_pace_gap_ns(const struct psi_pace *pace, uint64_t now_ns);
 /* True if the file may be read at now_ns; the reader then sets read_ns. */
 bool psi_pace_allows(const struct psi_pace *pace, uint64_t now_ns);
 
-/* What the next look depends on, after a look. */
+/* The values that decide when the next look is due, after a look. */
 struct schedule_input {
 	uint64_t now_ns;
 	pn_mem_level level;

@@ -104,8 +104,9 @@ int cgroup_read_bytes(struct cgroup *cg, uint64_t now_ns, struct cgroup_bytes *r
 bool cgroup_counts_within(const struct cgroup *cg, const struct cgroup *limited);
 
 /*
- * Is who stalls in the own group's memory.pressure who the own group's limits are for, as last
- * found? On v2 they are one group. With memory on v1 they are two, which managers make of one name;
+ * True if the tasks counted in the own group's memory.pressure are the tasks that the own group's
+ * limits apply to, as last found. On v2 both belong to one group. With memory on v1 they belong to
+ * two groups, which managers create under the same name;
  * a process that is in the root of v2 has the whole host's pressure.
  */
 bool cgroup_limits_pressure(const struct cgroup *cg);

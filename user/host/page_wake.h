@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Waking who sleeps on a page. A sleeper chooses its word by what it waits for. The publisher bumps
- * the words first, so that nobody who comes later falls asleep on an old value, and wakes those who
- * sleep already afterwards, in as many steps as it likes.
+ * Wakes the threads that sleep on a page. A sleeper chooses its word by what it waits for. The
+ * publisher bumps the words first, so that nobody who comes later falls asleep on an old value, and
+ * wakes those who sleep already afterwards, in as many steps as it likes.
  */
 #ifndef PNMEM_HOST_PAGE_WAKE_H
 #define PNMEM_HOST_PAGE_WAKE_H
@@ -25,9 +25,9 @@ unsigned page_bump(struct page *page, pn_mem_level before, pn_mem_level now);
 unsigned page_bump_all(struct page *page);
 
 /*
- * Wakes at most max sleepers on these words: first who waits for a level, last who waits for any
- * publish. Returns the words on which more may sleep. A word on which nobody sleeps costs a system
- * call that returns at once.
+ * Wakes at most max sleepers on these words: first those that wait for a level, last those that
+ * wait for any publish. Returns the words on which more may sleep. A word on which nobody sleeps
+ * costs a system call that returns at once.
  *
  * No sleeper can make the kernel walk past it without a wake: the kernel refuses an empty mask, and
  * the publisher's mask meets every other one.
