@@ -53,7 +53,7 @@ struct pn_event {
 enum {
 	PN_EVENT_F_FIRST =
 		1u << 0, /* first stall after 100 ms without one (kernel threads apart) */
-	PN_EVENT_F_KTHREAD = 1u << 1, /* the task is a kernel thread: no program waits for it */
+	PN_EVENT_F_KTHREAD = 1u << 1, /* the task is a kernel thread: no program stalls */
 	PN_EVENT_F_WAKE = 1u << 2,    /* submitted so that it wakes the agent */
 };
 

@@ -23,7 +23,7 @@ struct finder_hung {
 	} process[FINDER_HUNG_MAX];
 };
 
-/* Forgets the oldest process if there is no room. */
+/* If there is no room, forgets the process that is due first. */
 void finder_hung_add(struct finder_hung *hung, int pid, uint32_t uid, uint32_t round);
 
 /* Whether this process is left out in this round. */
