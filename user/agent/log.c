@@ -35,7 +35,8 @@ void log_background(void)
 	in_background = true;
 }
 
-static void write_line(int priority, const char *format, va_list ap)
+__attribute__((format(printf, 2, 0))) static void write_line(int priority, const char *format,
+							     va_list ap)
 {
 	/* systemd's journal reads "<priority>" off the front of a line. */
 	char line[512];
