@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -78,10 +80,33 @@ static void check_sources(struct doctor *report, const pn_mem_ext *agent)
 				  : "levels come from bytes alone");
 }
 
+/* The user of the process that serves the socket, -1 if none does. */
+static long served_by(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct ucred agent = { 0 };
+	socklen_t len = sizeof(agent);
+	long uid = -1;
+	int sock;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return -1;
+	strcpy(addr.sun_path, path);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return -1;
+	if (!connect(sock, (struct sockaddr *)&addr, sizeof(addr)) &&
+	    !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &agent, &len))
+		uid = agent.uid;
+	close(sock);
+	return uid;
+}
+
 static void check_socket(struct doctor *report, bool attached)
 {
 	const char *path = getenv("PN_SOCKET");
 	struct stat st;
+	long uid = 0;
 
 	if (!path || !*path)
 		path = PN_SOCKET_DEFAULT;
@@ -94,6 +119,14 @@ static void check_socket(struct doctor *report, bool attached)
 	else if (access(path, W_OK))
 		doctor_finding(report, DOCTOR_DEGRADED, "socket", "make it writable to this user",
 			       "%s: %s", path, strerror(errno));
+	else if ((uid = served_by(path)) > 0 && (uid_t)uid != geteuid())
+		doctor_finding(
+			report, DOCTOR_DEGRADED, "socket",
+			"set PN_AGENT_UID in the engines' environment if that user is right, "
+			"as for an agent outside of a user namespace",
+			"%s is served by user %ld, and engines believe root and their own "
+			"user",
+			path, uid);
 	else
 		doctor_finding(report, DOCTOR_DEGRADED, "socket", "start pnmemd anew",
 			       "%s is there and nobody answers", path);

@@ -18,7 +18,7 @@ static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 
 static const char *get_env(void *arg, const char *name)
 {
-	return getenv(name);
+	return secure_getenv(name);
 }
 
 static void warn(void *arg, const char *name, const char *value, const char *fallback)
@@ -34,7 +34,7 @@ static void warn(void *arg, const char *name, const char *value, const char *fal
 
 static void read_once(void)
 {
-	const char *off = getenv("PN_LADDER_DISABLE");
+	const char *off = secure_getenv("PN_LADDER_DISABLE");
 
 	admission_settings(&settings.admission, get_env, NULL, warn, &settings);
 	settings.ladder_off = off && *off && strcmp(off, "0") != 0;

@@ -22,7 +22,7 @@ _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == SOCKET_PATH_BYTES,
 
 int socket_path_from_env(char ret_path[static SOCKET_PATH_BYTES])
 {
-	const char *path = getenv("PN_SOCKET");
+	const char *path = secure_getenv("PN_SOCKET");
 	int r = path && strlen(path) >= SOCKET_PATH_BYTES ? -ENAMETOOLONG : 0;
 
 	strcpy(ret_path, path && *path && !r ? path : PN_SOCKET_DEFAULT);
@@ -138,6 +138,30 @@ static int exchange(struct link *link, void *request, size_t request_bytes, uint
 	return r;
 }
 
+/*
+ * Is the agent one that this process may believe? A socket in a folder that anybody may write can
+ * be anybody's. PN_AGENT_UID names another user, or any; a set-user-id program ignores it.
+ */
+static int check_agent_user(int sock)
+{
+	const char *text = secure_getenv("PN_AGENT_UID");
+	struct ucred agent = { 0 };
+	socklen_t len = sizeof(agent);
+	char *end = NULL;
+	unsigned long uid;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &agent, &len))
+		return -errno;
+	if (agent.uid == 0 || agent.uid == geteuid())
+		return 0;
+	if (!text || !*text)
+		return -EKEYREJECTED;
+	if (!strcmp(text, "any"))
+		return 0;
+	uid = strtoul(text, &end, 10);
+	return *end || uid != agent.uid ? -EKEYREJECTED : 0;
+}
+
 static int open_once(struct link *link, const char *socket_path, void *request,
 		     size_t request_bytes, int timeout_ms, int *ret_memfd, bool *ret_admin)
 {
@@ -160,6 +184,9 @@ static int open_once(struct link *link, const char *socket_path, void *request,
 		r = -errno;
 		goto fail;
 	}
+	r = check_agent_user(link->sock);
+	if (r)
+		goto fail;
 	r = exchange(link, request, request_bytes, PROTO_WELCOME, &welcome, sizeof(welcome),
 		     deadline_ns, &memfd, &answered);
 	*ret_admin = link->admin;

@@ -29,7 +29,8 @@ int socket_path_from_env(char ret_path[static SOCKET_PATH_BYTES]);
 /*
  * Connects and says hello. The agent looks and publishes before it answers, so its page is
  * current. Returns 0 with the page's memfd in *ret_memfd (the caller closes it), or -errno:
- * -ENOENT, -ECONNREFUSED (no agent), -EACCES, -EAGAIN (no answer within timeout_ms), -EPROTO.
+ * -ENOENT, -ECONNREFUSED (no agent), -EACCES, -EAGAIN (no answer within timeout_ms), -EPROTO;
+ * -EKEYREJECTED: the agent's user is neither root nor this process's, nor named by PN_AGENT_UID.
  */
 int link_open(struct link *link, const char *socket_path, int timeout_ms, int *ret_memfd);
 

@@ -53,6 +53,7 @@ static struct {
 	struct host_source source;
 	struct view view;         /* on the process's own page */
 	struct die_pushes pushes; /* what the engine said of its dies: kept on either source */
+	bool stranger_told;       /* that the agent is of a user who is not believed */
 	struct link link;
 	int trigger_fd;       /* PSI trigger while polling, -1: none granted */
 	uint64_t poll_due_ns; /* next tick of the poll: an agent is tried, then a look is made */
@@ -88,7 +89,7 @@ static void warn_setting(void *arg, const char *name, const char *value, const c
 
 static const char *get_env(void *arg, const char *name)
 {
-	return getenv(name);
+	return secure_getenv(name);
 }
 
 static void close_fd(int *fd)
@@ -220,6 +221,12 @@ static int attach(int timeout_ms)
 	int memfd, r;
 
 	r = link_open(&w.link, w.socket_path, timeout_ms, &memfd);
+	if (r == -EKEYREJECTED && !w.stranger_told) {
+		say("the agent at %s is not used: its user is neither root nor this process's "
+		    "(PN_AGENT_UID)",
+		    w.socket_path);
+		w.stranger_told = true;
+	}
 	if (r)
 		return r;
 	r = reader_map_agent_page(memfd);
@@ -341,7 +348,7 @@ static void fork_child(void)
 
 static int open_dir(const char *env, const char *fallback, int *ret_fd)
 {
-	const char *path = getenv(env);
+	const char *path = secure_getenv(env);
 
 	*ret_fd = open(path && *path ? path : fallback, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return *ret_fd < 0 ? -errno : 0;
@@ -351,7 +358,7 @@ static void read_settings(void)
 {
 	settings_level(&w.config, get_env, NULL, warn_setting, NULL);
 	if (socket_path_from_env(w.socket_path))
-		warn_setting(NULL, "PN_SOCKET", getenv("PN_SOCKET"), PN_SOCKET_DEFAULT);
+		warn_setting(NULL, "PN_SOCKET", secure_getenv("PN_SOCKET"), PN_SOCKET_DEFAULT);
 }
 
 static int start_locked(void)

@@ -13,7 +13,7 @@
 
 static int open_link(struct link *link, const char *socket_path)
 {
-	const char *env = getenv("PN_SOCKET");
+	const char *env = secure_getenv("PN_SOCKET");
 	int memfd, r;
 
 	if (!socket_path)
