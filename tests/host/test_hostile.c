@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Ten hostile clients of four users attack the agent at once, for a minute. One honest engine of a
- * fifth user is woken as fast as beside the same number of processes that only use the CPUs, sees
- * no level but its own, and afterwards the agent holds and does no more than before. Attack and
- * comparison take turns, so that other load of the machine falls on both. HOSTILE_S in the
- * environment shortens the minute, to find faults.
+ * fifth user is woken by a look as fast as beside the same number of processes that only use the
+ * CPUs, its own pushes wait for no more looks than beside them, it sees no level but its own, and
+ * afterwards the agent holds and does no more than before. The engine's own priority is high, since
+ * what it waits for is the agent. Attack and comparison take turns, so that other load of the
+ * machine falls on both. HOSTILE_S in the environment shortens the minute, to find faults.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,20 +35,25 @@
 #include "support/made_host.h"
 #include "pn_memwatch.h"
 
-#define HONEST_UID   61100
-#define ATTACK_S     60
-#define TURNS        4
-#define SAMPLES_MAX  40000
-#define GAP_US       5000
-#define LEVEL_MS     5000 /* for a level that was pushed to be seen */
-#define SETTLE_MS    20000
-#define RSS_KIB      8192
-#define LOG_LINES    300
-#define IDLE_S       3
-#define IDLE_TICKS   30 /* a tenth of a CPU in that time */
-#define ALL_BYTES    (1ull << 40)
-#define S_US         1000000
+#define HONEST_UID  61100
+#define ATTACK_S    60
+#define TURNS       4
+#define SAMPLES_MAX 40000
+#define GAP_US      5000
+#define LEVEL_MS    5000 /* for a level that was pushed to be seen */
+#define SETTLE_MS   20000
+#define RSS_KIB     8192
+#define LOG_LINES   300
+#define IDLE_S      3
+#define IDLE_TICKS  30 /* a tenth of a CPU in that time */
+#define ALL_BYTES   (1ull << 40)
+#define S_US        1000000
+/* The slack is what a machine with more to run than CPUs makes of a median, not what an attack may.
+ */
 #define FACTOR_LIMIT 2
+#define SLACK_US     15000
+#define LOOKS_MEDIAN 4
+#define LOOKS_P99    128 /* a look waits for as many turns of others at most */
 
 enum { BETWEEN, BURNERS, ATTACK, TURN_KINDS };
 
@@ -59,7 +66,9 @@ struct honest {
 	_Atomic uint32_t unseen[TURN_KINDS]; /* levels pushed that woke nobody in time */
 	_Atomic uint32_t unpublished;        /* of these, levels that no reader could see either */
 	_Atomic uint32_t alone[TURN_KINDS];  /* rounds in which it was not attached */
-	uint64_t wake_ns[TURN_KINDS][SAMPLES_MAX];
+	uint64_t wake_ns[TURN_KINDS][SAMPLES_MAX]; /* from the look until the waiter is awake */
+	uint64_t push_ns[TURN_KINDS][SAMPLES_MAX]; /* from the push until then */
+	uint64_t looks[TURN_KINDS][SAMPLES_MAX];   /* that the agent made in between */
 };
 
 static struct agent_proc agent;
@@ -70,17 +79,22 @@ static int fds_before;
 
 /* ---- the honest engine ----------------------------------------------------------------------- */
 
-static _Atomic uint64_t awake_ns;
+static _Atomic uint64_t awake_ns, look_ns, looks;
 static _Atomic int seen_level, last_pushed, pushed;
 
 static void *wait_for_levels(void *unused)
 {
-	pn_mem_state state = { .level = PN_MEM_LEVEL_OK };
+	pn_mem_state state = { .level = PN_MEM_LEVEL_OK }, now;
+	pn_mem_ext ext;
 
 	for (;;) {
 		if (pn_memwatch_wait(PN_WAIT_LEVEL, &state, UINT64_MAX, &state))
 			return NULL;
 		atomic_store(&awake_ns, clock_now_ns());
+		if (!pn_memwatch_read_ext(&now, &ext)) {
+			atomic_store(&look_ns, ext.level_since_ns);
+			atomic_store(&looks, ext.looks);
+		}
 		if ((int)state.level != pushed && (int)state.level != last_pushed)
 			honest->foreign++;
 		atomic_store(&seen_level, (int)state.level);
@@ -102,13 +116,16 @@ static void change_level(void)
 {
 	const int next = pushed == PN_MEM_LEVEL_OK ? PN_MEM_LEVEL_CRITICAL : PN_MEM_LEVEL_OK;
 	const int turn = atomic_load(&honest->turn);
+	uint64_t begin_ns, begin_looks;
 	pn_mem_state state;
-	uint64_t begin_ns;
+	pn_mem_ext ext;
 	uint32_t n;
 
 	/* No change of its own is under way: a level that is not its own is another's. */
-	if (!pn_memwatch_read(&state) && (int)state.level != pushed)
-		honest->foreign++;
+	if (pn_memwatch_read_ext(&state, &ext))
+		return;
+	honest->foreign += (int)state.level != pushed;
+	begin_looks = ext.looks;
 	last_pushed = pushed;
 	pushed = next;
 	begin_ns = clock_now_ns();
@@ -122,7 +139,9 @@ static void change_level(void)
 	honest->alone[turn] += !is_attached(NULL);
 	n = honest->n[turn];
 	if (turn == atomic_load(&honest->turn) && n < SAMPLES_MAX) {
-		honest->wake_ns[turn][n] = awake_ns - begin_ns;
+		honest->wake_ns[turn][n] = awake_ns - look_ns;
+		honest->push_ns[turn][n] = awake_ns - begin_ns;
+		honest->looks[turn][n] = looks - begin_looks;
 		honest->n[turn] = n + 1;
 	}
 }
@@ -132,6 +151,7 @@ static void be_honest(void)
 	pthread_t waiter;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setpriority(PRIO_PROCESS, 0, -20);
 	if (made_host_add_process(&host, getpid(), "/honest") || setgid(HONEST_UID) ||
 	    setuid(HONEST_UID) || pn_memwatch_start() || !test_until(is_attached, NULL, LEVEL_MS))
 		_exit(1);
@@ -233,13 +253,27 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static uint64_t percentile_us(int turn, unsigned percent)
+static unsigned long percentile(uint64_t *samples, uint32_t n, unsigned percent)
 {
-	uint32_t n = honest->n[turn];
-
 	assert_in_range(n, 100, SAMPLES_MAX);
-	qsort(honest->wake_ns[turn], n, sizeof(uint64_t), by_size);
-	return honest->wake_ns[turn][(uint64_t)n * percent / 100] / 1000;
+	qsort(samples, n, sizeof(uint64_t), by_size);
+	return samples[(uint64_t)n * percent / 100];
+}
+
+static unsigned long percentile_us(uint64_t *samples_ns, uint32_t n, unsigned percent)
+{
+	return percentile(samples_ns, n, percent) / 1000;
+}
+
+static void print_times(const char *what, uint64_t samples_ns[TURN_KINDS][SAMPLES_MAX])
+{
+	const uint32_t n[] = { 0, honest->n[BURNERS], honest->n[ATTACK] };
+
+	print_message("# %s: median %lu us beside burners, %lu us attacked; p99 %lu and %lu us\n",
+		      what, percentile_us(samples_ns[BURNERS], n[BURNERS], 50),
+		      percentile_us(samples_ns[ATTACK], n[ATTACK], 50),
+		      percentile_us(samples_ns[BURNERS], n[BURNERS], 99),
+		      percentile_us(samples_ns[ATTACK], n[ATTACK], 99));
 }
 
 static void take_turn(int turn, useconds_t us)
@@ -260,7 +294,7 @@ static void test_ten_of_four_users(void **state)
 	const char *shorter = getenv("HOSTILE_S");
 	const int attack_s = shorter ? atoi(shorter) : ATTACK_S;
 	long rss_before, idle_before, idle_after;
-	uint64_t burners_us, attack_us;
+	unsigned long burners_us, attack_us, looks_median, looks_p99;
 	pid_t pid;
 
 	if (geteuid())
@@ -278,14 +312,16 @@ static void test_ten_of_four_users(void **state)
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	burners_us = percentile_us(BURNERS, 99);
-	attack_us = percentile_us(ATTACK, 99);
-	print_message(
-		"# wake-up median %lu us beside burners, %lu us attacked; p99 %lu and %lu us; "
-		"%u and %u samples\n",
-		(unsigned long)percentile_us(BURNERS, 50), (unsigned long)percentile_us(ATTACK, 50),
-		(unsigned long)burners_us, (unsigned long)attack_us, honest->n[BURNERS],
-		honest->n[ATTACK]);
+	print_message("# %u samples beside burners, %u attacked\n", honest->n[BURNERS],
+		      honest->n[ATTACK]);
+	print_times("from a look to the engine awake", honest->wake_ns);
+	print_times("from its push to the engine awake", honest->push_ns);
+	burners_us = percentile_us(honest->wake_ns[BURNERS], honest->n[BURNERS], 99);
+	attack_us = percentile_us(honest->wake_ns[ATTACK], honest->n[ATTACK], 99);
+	looks_median = percentile(honest->looks[ATTACK], honest->n[ATTACK], 50);
+	looks_p99 = percentile(honest->looks[ATTACK], honest->n[ATTACK], 99);
+	print_message("# looks from its push to the engine awake: median %lu, p99 %lu\n",
+		      looks_median, looks_p99);
 	print_message(
 		"# levels of others seen: %u; own levels that woke nobody: %u "
 		"beside burners, %u attacked, %u between, %u of them unpublished; rounds alone: %u "
@@ -305,7 +341,9 @@ static void test_ten_of_four_users(void **state)
 	assert_int_equal(honest->foreign, 0);
 	assert_int_equal(honest->unseen[BURNERS] + honest->unseen[ATTACK] + honest->unseen[BETWEEN],
 			 0);
-	assert_in_range(attack_us, 0, FACTOR_LIMIT * burners_us);
+	assert_in_range(attack_us, 0, FACTOR_LIMIT * burners_us + SLACK_US);
+	assert_in_range(looks_median, 0, LOOKS_MEDIAN);
+	assert_in_range(looks_p99, 0, LOOKS_P99);
 	assert_true(rss_kib() - rss_before < RSS_KIB);
 	assert_in_range(agent_proc_log_count(&agent, "\n"), 0, LOG_LINES);
 	assert_in_range(idle_after, 0, 2 * idle_before + IDLE_TICKS);
