@@ -464,6 +464,11 @@ static void test_verdicts_of_one(void **state)
 
 /* ---- peers.c by itself ----------------------------------------------------------------------- */
 
+static const struct peers_limits limits = {
+	.places_max = CLIENTS_MAX,
+	.connects = { .burst = UID_CLIENTS_MAX, .per_s = 1000 },
+};
+
 static int join(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns)
 {
 	struct peer_place place;
@@ -497,7 +502,7 @@ static int join_all(struct peers *peers, uid_t uid, const char *group, uint64_t 
 static void test_peers(void **state)
 {
 	const uint64_t s_ns = 1000000000;
-	struct peers peers = { 0 };
+	struct peers peers = { .limits = &limits };
 	uint64_t now_ns = s_ns;
 	int n = 0;
 
@@ -534,7 +539,7 @@ static void test_peers(void **state)
 static void test_peers_root(void **state)
 {
 	const uint64_t s_ns = 1000000000;
-	struct peers peers = { 0 };
+	struct peers peers = { .limits = &limits };
 	struct peer_place kept[CLIENTS_KEPT];
 	struct peer *root;
 

@@ -313,7 +313,7 @@ static void test_bad_clients(void **unused)
 /* One user's share is bounded; the next is turned away, with one line for all of them. */
 static void test_limit(void **unused)
 {
-	enum { SHARE = 1024, MORE = 8 };
+	enum { SHARE = 2048, MORE = 8 };
 	static int socks[SHARE + MORE];
 	struct rlimit limit = { SHARE + 100, SHARE + 100 }, before;
 	int n_closed = 0;

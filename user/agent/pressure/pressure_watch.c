@@ -20,18 +20,30 @@
 #include "agent/log.h"
 #include "agent/serve/peer_process.h"
 #include "agent/serve/peer_socket.h"
+#include "agent/serve/peers.h"
 #include "agent/pressure/pressure_store.h"
 #include "agent/serve/socket.h"
 #include "agent/views/views.h"
 #include "core/pressure_request.h"
 #include "host/clock.h"
 
-#define WATCHERS_MAX         4096
-#define WATCHERS_PER_UID_MAX 1024
-#define BACKLOG              512
+/*
+ * Places in all. One user may have half of them, and may connect as many times at once: all of its
+ * programs come back together when an agent does. A program connects once in its life, so more
+ * connects than that are few.
+ */
+static const struct peers_limits limits = {
+	.places_max = 4096,
+	.connects = { .burst = 2048, .per_s = 100 },
+};
+/* Connects that wait to be accepted. Users who connect without pause make it longer for others. */
+#define BACKLOG 512
+/* All users together; a connect that is turned away costs a few system calls. */
+#define ACCEPT_INTERVAL_US 10000
+#define ACCEPT_ROUNDS_MAX  32
+#define ACCEPTS_A_ROUND    16
 /* They write once, when they connect; more than this is read when the second is over. */
-#define WRITES_PER_S  10
-#define ACCEPTS_PER_S 2000
+#define WRITES_PER_S 10
 /*
  * As long as the level stays high each is told again, since one release of caches may not do; the
  * looks, which come every 2 s if nothing else causes one, are what it is told by.
@@ -44,6 +56,7 @@
 struct watcher {
 	struct watcher *next, *prev;
 	struct pressure_watch *watch;
+	struct peer_place place;
 	int sock;
 	struct ucred peer; /* at connect */
 	sd_event_source *io;
@@ -63,7 +76,7 @@ struct pressure_watch {
 	char path[SOCKET_PATH_BYTES];
 	struct stat bound;       /* the socket file that is ours to remove */
 	struct watcher watchers; /* list head */
-	unsigned n_watchers;
+	struct peers peers;
 	unsigned n_not_kept;
 	bool full_logged;
 };
@@ -94,12 +107,12 @@ static void watcher_end(struct watcher *watcher)
 	views_put(watcher->watch->agent, watcher->view);
 }
 
-/* Until its descriptor is free it counts. */
+/* The connection counts as one of its user's until its descriptor is free. */
 static void watcher_closed(void *arg)
 {
 	struct watcher *watcher = arg;
 
-	watcher->watch->n_watchers--;
+	peers_leave(&watcher->watch->peers, &watcher->place);
 	free(watcher);
 }
 
@@ -218,13 +231,22 @@ static bool watcher_moved(struct followed *followed)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-static bool has_room(const struct pressure_watch *watch, uid_t uid)
+/* A place by the user and cgroup of the process that connected. 0 or -errno. */
+static int take_place(struct pressure_watch *watch, const struct ucred *cred, bool kept,
+		      struct peer_place *ret)
 {
-	unsigned n = 0;
+	uint64_t now_ns = clock_now_ns();
+	char group[VIEW_KEY_BYTES];
+	struct peer *peer;
+	int r;
 
-	for (const struct watcher *w = watch->watchers.next; w != &watch->watchers; w = w->next)
-		n += w->peer.uid == uid;
-	return watch->n_watchers < WATCHERS_MAX && n < WATCHERS_PER_UID_MAX;
+	/* A user who connects too often does not cause the agent to read a file. */
+	r = kept ? 0 : peers_connect(&watch->peers, cred->uid, now_ns, &peer);
+	if (r)
+		return r;
+	views_key(watch->agent, cred->pid, group);
+	return kept ? peers_rejoin(&watch->peers, cred->uid, group, now_ns, ret)
+		    : peers_join(&watch->peers, peer, group, ret);
 }
 
 /*
@@ -233,18 +255,21 @@ static bool has_room(const struct pressure_watch *watch, uid_t uid)
 static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level level, bool kept)
 {
 	struct agent *agent = watch->agent;
-	struct watcher *watcher;
 	struct ucred cred = { 0 };
 	socklen_t bytes = sizeof(cred);
+	struct peer_place place;
+	struct watcher *watcher;
 	int r;
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &bytes))
 		return -errno;
-	if (!has_room(watch, cred.uid))
-		return -EMFILE;
+	r = take_place(watch, &cred, kept, &place);
+	if (r)
+		return r;
 	watcher = calloc(1, sizeof(*watcher));
+	r = -ENOMEM;
 	if (!watcher)
-		return -ENOMEM;
+		goto fail;
 	r = get_view(agent, sock, &cred, &watcher->view);
 	if (r)
 		goto fail;
@@ -256,6 +281,7 @@ static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level leve
 	sd_event_source_set_priority(watcher->io, SD_EVENT_PRIORITY_IDLE);
 	sd_event_source_set_ratelimit(watcher->io, 1000000, WRITES_PER_S);
 	watcher->watch = watch;
+	watcher->place = place;
 	watcher->sock = sock;
 	watcher->peer = cred;
 	watcher->level = level;
@@ -265,10 +291,10 @@ static int watcher_new(struct pressure_watch *watch, int sock, pn_mem_level leve
 	watcher->followed.moved = watcher_moved;
 	follow_add(agent, &watcher->followed);
 	link_first(watcher);
-	watch->n_watchers++;
 	watch->n_not_kept += !kept;
 	return 0;
 fail:
+	peers_leave(&watch->peers, &place);
 	free(watcher);
 	return r;
 }
@@ -283,7 +309,7 @@ static void on_connected(void *arg, int sock)
 	closer_drop(watch->agent, sock, NULL, NULL);
 	if (!watch->full_logged)
 		log_line(LOG_WARNING, "a watcher of pressure was turned away (%s), %u are attached",
-			 strerror(-r), watch->n_watchers);
+			 strerror(-r), watch->peers.n_clients);
 	watch->full_logged = true;
 }
 
@@ -327,6 +353,7 @@ static int watch_new(struct agent *agent, const char *path)
 	agent->pressure_watch = watch;
 	watch->agent = agent;
 	watch->sock = -1;
+	watch->peers.limits = &limits;
 	watch->watchers.next = watch->watchers.prev = &watch->watchers;
 	strcpy(watch->path, path);
 	strcat(watch->path, PRESSURE_WATCH_SUFFIX);
@@ -336,11 +363,11 @@ static int watch_new(struct agent *agent, const char *path)
 	watch->acceptor = (struct acceptor){
 		.agent = agent,
 		.fd = watch->sock,
-		.accepts_a_round = 1,
+		.accepts_a_round = ACCEPTS_A_ROUND,
 		.connected = on_connected,
 		.arg = watch,
 	};
-	r = acceptor_open(&watch->acceptor, 1000000, ACCEPTS_PER_S);
+	r = acceptor_open(&watch->acceptor, ACCEPT_INTERVAL_US, ACCEPT_ROUNDS_MAX);
 	if (r)
 		return r;
 	pressure_store_take(on_kept, watch);
@@ -390,6 +417,7 @@ void pressure_watch_close(struct agent *agent)
 	remove_file(watch);
 	if (watch->sock >= 0)
 		closer_drop_listener(agent, watch->sock);
+	peers_close(&watch->peers);
 	free(watch);
 	agent->pressure_watch = NULL;
 }

@@ -8,9 +8,6 @@
 
 #include "core/places.h"
 
-/* At once as many as a user may have: all of its engines come back together when an agent does. */
-static const struct budget_limit connect_limit = { .burst = UID_CLIENTS_MAX, .per_s = 1000 };
-
 /* The user's entry or NULL. Frees those on the way that say nothing any more. */
 static struct peer *find(struct peers *peers, uid_t uid, uint64_t now_ns)
 {
@@ -80,12 +77,22 @@ static void group_put(struct peers *peers, struct peer_group *group)
 static bool has_place(const struct peers *peers, const struct peer *peer,
 		      const struct peer_group *group)
 {
-	unsigned taken = peers->n_clients - peers->n_kept;
+	unsigned taken = peers->n_clients - peers->n_kept, max = peers->limits->places_max;
 	unsigned n_user = peer->uid ? peer->n_clients : group->n_root;
 
-	return places_has_one(n_user, taken, CLIENTS_MAX, 1) &&
-	       places_has_one(group->n_clients, taken, CLIENTS_MAX, GROUP_TIMES) &&
-	       places_has_one(peer->n_clients, taken, CLIENTS_MAX, GROUP_TIMES);
+	return places_has_one(n_user, taken, max, 1) &&
+	       places_has_one(group->n_clients, taken, max, GROUP_TIMES) &&
+	       places_has_one(peer->n_clients, taken, max, GROUP_TIMES);
+}
+
+static void take(struct peers *peers, struct peer *peer, struct peer_group *group,
+		 struct peer_place *ret)
+{
+	peer->n_clients++;
+	group->n_clients++;
+	group->n_root += !peer->uid;
+	peers->n_clients++;
+	*ret = (struct peer_place){ peer, group };
 }
 
 int peers_connect(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer **ret)
@@ -93,7 +100,7 @@ int peers_connect(struct peers *peers, uid_t uid, uint64_t now_ns, struct peer *
 	*ret = peer_get(peers, uid, now_ns);
 	if (!*ret)
 		return -ENOMEM;
-	if (budget_take(&(*ret)->connects, &connect_limit, now_ns))
+	if (budget_take(&(*ret)->connects, &peers->limits->connects, now_ns))
 		return 0;
 	(*ret)->refused++;
 	return -EAGAIN;
@@ -110,11 +117,24 @@ int peers_join(struct peers *peers, struct peer *peer, const char *key, struct p
 		group_put(peers, group);
 		return -EMFILE;
 	}
-	peer->n_clients++;
-	group->n_clients++;
-	group->n_root += !peer->uid;
-	peers->n_clients++;
-	*ret = (struct peer_place){ peer, group };
+	take(peers, peer, group, ret);
+	return 0;
+}
+
+int peers_rejoin(struct peers *peers, uid_t uid, const char *key, uint64_t now_ns,
+		 struct peer_place *ret)
+{
+	struct peer *peer = peer_get(peers, uid, now_ns);
+	struct peer_group *group;
+
+	if (!peer)
+		return -ENOMEM;
+	if (peers->n_clients - peers->n_kept >= peers->limits->places_max)
+		return -EMFILE;
+	group = group_get(peers, key);
+	if (!group)
+		return -ENOMEM;
+	take(peers, peer, group, ret);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The users and cgroups that clients belong to, and how many places each of them may take: so that
- * nobody's engines, or processes that pretend to be engines, keep out another's.
+ * nobody's engines, or processes that pretend to be engines, keep out another's. Each socket of the
+ * agent counts its own clients.
  */
 #ifndef PNMEM_AGENT_SERVE_PEERS_H
 #define PNMEM_AGENT_SERVE_PEERS_H
@@ -13,14 +14,21 @@
 #include "core/budget.h"
 
 /*
- * Places in all. A user may have as many as it leaves for others, which is half. A cgroup, whatever
- * users are in it, may have three times as many as it leaves, so that its users leave something for
+ * A user may have as many places as it leaves for others, which is half. A cgroup, whatever users
+ * are in it, may have three times as many as it leaves, so that its users leave something for
  * others too. Root is in many containers: in each cgroup it counts as another user, and all of them
  * together count as a cgroup does.
  */
+#define GROUP_TIMES 3
+
+struct peers_limits {
+	unsigned places_max;          /* in all */
+	struct budget_limit connects; /* of one user */
+};
+
+/* The places on the main socket (serve.c). */
 #define CLIENTS_MAX     4096
 #define UID_CLIENTS_MAX 2048
-#define GROUP_TIMES     3
 
 /*
  * More places, which the administrator gets where those are used up. The agent cannot tell at once
@@ -46,8 +54,9 @@ struct peer_group {
 	char key[];
 };
 
-/* All zero is the empty list. */
+/* The owner sets limits; all else is zero in the empty list. */
 struct peers {
+	const struct peers_limits *limits;
 	struct peer *list; /* with clients, or with connects that still count */
 	struct peer_group *groups;
 	unsigned n_clients;
@@ -75,6 +84,14 @@ int peers_join(struct peers *peers, struct peer *peer, const char *group, struct
 
 /* Or one in one of the administrator's places, which the caller counts. */
 void peers_join_kept(struct peers *peers, struct peer *peer, struct peer_place *ret);
+
+/*
+ * Or a client that an agent before this one let in: nothing is refused to it but a place where all
+ * are taken, since its user may have had more than a share of what is left now. As peers_connect
+ * and peers_join in one; the connect is not counted.
+ */
+int peers_rejoin(struct peers *peers, uid_t uid, const char *group, uint64_t now_ns,
+		 struct peer_place *ret);
 
 void peers_leave(struct peers *peers, const struct peer_place *place);
 

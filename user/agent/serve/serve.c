@@ -32,6 +32,11 @@
 #define ACCEPT_INTERVAL_US 10000
 #define ACCEPT_ROUNDS_MAX  32
 #define ACCEPTS_A_ROUND    16
+/* At once as many as a user may have: all of its engines come back together when an agent does. */
+static const struct peers_limits peers_limits = {
+	.places_max = CLIENTS_MAX,
+	.connects = { .burst = UID_CLIENTS_MAX, .per_s = 1000 },
+};
 /*
  * What a client may leave unread: the kernel takes it times two, for its own part of each packet.
  * That is the longest replies, a few at a time, or some 40 short ones.
@@ -584,6 +589,7 @@ int server_open(struct agent *agent)
 		return -ENOMEM;
 	agent->server = server;
 	server->agent = agent;
+	server->peers.limits = &peers_limits;
 	server->socket = SERVED_SOCKET_NONE;
 	server->clients.next = server->clients.prev = &server->clients;
 	server->subscribers.next = server->subscribers.prev = &server->subscribers;
