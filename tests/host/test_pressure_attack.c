@@ -119,6 +119,7 @@ static bool is_served(int sock)
 static void attack(int ready_fd)
 {
 	int held = 0;
+	char byte;
 
 	while (held < HELD_MAX)
 		held += connect_watcher() >= 0;
@@ -126,7 +127,7 @@ static void attack(int ready_fd)
 		int sock = connect_watcher();
 
 		if (sock >= 0) {
-			is_served(sock);
+			recv(sock, &byte, 1, 0);
 			close(sock);
 		}
 		if (n == WARM_UP && write(ready_fd, "", 1) != 1)
