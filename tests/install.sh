@@ -16,7 +16,7 @@ install_all() {
 	for file in bin/pnmem sbin/pnmemd lib/libpnmem.so.0 lib/libpnmem.so lib/libpnmem.a \
 		lib/pkgconfig/pnmem.pc lib/systemd/system/pnmemd.service include/pnmem/pn_memwatch.h \
 		share/man/man1/pnmem.1 share/man/man5/pnmem-trace.5 share/man/man8/pnmemd.8 \
-		share/man/man7/pnmem-{protocol,integration,figures,kernels}.7; do
+		share/man/man7/pnmem-{protocol,integration,figures,kernels,security}.7; do
 		[ -e "$dir/usr/$file" ] || { echo "no $file"; return 1; }
 	done
 	[ ! -e "$dir/usr/include/pnmem/pn_event.h" ] && ! grep -rI '@[A-Z]*@' "$dir/usr/lib"
