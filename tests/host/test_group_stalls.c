@@ -28,6 +28,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "../filter.h"
 #include "../skip.h"
 #include "agent/hooks/hooks.h"
 #include "host/clock.h"
@@ -356,5 +357,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_lower, setup, teardown),
 	};
 
+	filter_from_environment();
 	return cmocka_run_group_tests_name("group_stalls", tests, NULL, NULL);
 }
