@@ -232,6 +232,13 @@ static void come_as_many(struct taken *taken)
 		_exit(2);
 	taken->polls = pn_memwatch_source() != PN_SOURCE_AGENT;
 	pn_memwatch_stop();
+	/* The group beside it, and the one that all are in, have shares of their own. */
+	if (seteuid(0) || made_host_add_process(&host, getpid(), "/here/b"))
+		_exit(3);
+	taken->others_served = is_served_as(USER) && is_served_as(0);
+	if (seteuid(0) || made_host_add_process(&host, getpid(), "/here"))
+		_exit(3);
+	taken->others_served &= is_served_as(USER);
 }
 
 static void test_many_users(void **state)
@@ -244,6 +251,7 @@ static void test_many_users(void **state)
 	assert_true(taken.n_refused > 0);
 	assert_int_equal(taken.refusal, -EAGAIN);
 	assert_true(taken.polls);
+	assert_true(taken.others_served);
 }
 
 /* ---- many groups, one user ------------------------------------------------------------------- */

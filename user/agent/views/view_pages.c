@@ -36,11 +36,18 @@
 #define MADE_NS      1000000000ull
 #define MADE_EACH_NS 10000000000ull
 
-/* A user, or a group in which groups are made (uid -1). */
+/*
+ * The users of one group, and the groups of one parent, are many: user 0 is root of every container
+ * too. These may have so many times what they leave, so that one of them leaves some for the next.
+ */
+#define MANY_TIMES 3
+
+/* A user, a group (uid -1), or a group as the parent of others (uid -1). */
 struct maker {
 	struct maker *next;
 	uint64_t full_ns; /* when all pages that it made will have been forgotten */
 	uid_t uid;
+	bool is_parent;
 	size_t bytes;
 	char group[];
 };
@@ -58,6 +65,7 @@ struct view_pages {
 struct makers {
 	struct maker *user;
 	struct maker *group;
+	struct maker *parent;
 };
 
 /* Pages made that still count. */
@@ -87,18 +95,20 @@ static void forget_makers(struct view_pages *pages, uint64_t now_ns)
 }
 
 /* NULL: there is no memory for a new one. */
-static struct maker *maker_get(struct view_pages *pages, uid_t uid, const char *group, size_t bytes)
+static struct maker *maker_get(struct view_pages *pages, uid_t uid, bool is_parent,
+			       const char *group, size_t bytes)
 {
 	struct maker *maker;
 
 	for (maker = pages->makers; maker; maker = maker->next)
-		if (maker->uid == uid && maker->bytes == bytes &&
+		if (maker->uid == uid && maker->is_parent == is_parent && maker->bytes == bytes &&
 		    !memcmp(maker->group, group, bytes))
 			return maker;
 	maker = calloc(1, sizeof(*maker) + bytes);
 	if (!maker)
 		return NULL;
 	maker->uid = uid;
+	maker->is_parent = is_parent;
 	maker->bytes = bytes;
 	memcpy(maker->group, group, bytes);
 	maker->next = pages->makers;
@@ -115,16 +125,18 @@ static int makers_get(struct view_pages *pages, const char *key, uid_t uid, stru
 	if (v1 && v1[1])
 		key = v1 + 1;
 	bytes = strcspn(key, "\n");
+	ret->user = maker_get(pages, uid, false, "", 0);
+	ret->group = maker_get(pages, (uid_t)-1, false, key, bytes);
 	while (bytes > 1 && key[bytes - 1] != '/')
 		bytes--;
-	ret->user = maker_get(pages, uid, "", 0);
-	ret->group = maker_get(pages, (uid_t)-1, key, bytes);
-	return ret->user && ret->group ? 0 : -ENOMEM;
+	ret->parent = maker_get(pages, (uid_t)-1, true, key, bytes);
+	return ret->user && ret->group && ret->parent ? 0 : -ENOMEM;
 }
 
-static bool is_over(const struct maker *maker, uint64_t n_all, uint64_t now_ns)
+static bool is_over(const struct maker *maker, unsigned times, uint64_t n_all, uint64_t now_ns)
 {
-	return !places_has_one(n_made(maker->full_ns, MADE_EACH_NS, now_ns), n_all, MADE_MAX, 1);
+	return !places_has_one(n_made(maker->full_ns, MADE_EACH_NS, now_ns), n_all, MADE_MAX,
+			       times);
 }
 
 static int budget_take_page(struct view_pages *pages, const char *key, uid_t uid)
@@ -138,10 +150,13 @@ static int budget_take_page(struct view_pages *pages, const char *key, uid_t uid
 	if (r)
 		return r;
 	n_all = n_made(pages->full_ns, MADE_NS, now_ns);
-	if (is_over(makers.user, n_all, now_ns) || is_over(makers.group, n_all, now_ns))
+	if (is_over(makers.user, uid ? 1 : MANY_TIMES, n_all, now_ns) ||
+	    is_over(makers.group, 1, n_all, now_ns) ||
+	    is_over(makers.parent, MANY_TIMES, n_all, now_ns))
 		return -EAGAIN;
 	count_one(&makers.user->full_ns, MADE_EACH_NS, now_ns);
 	count_one(&makers.group->full_ns, MADE_EACH_NS, now_ns);
+	count_one(&makers.parent->full_ns, MADE_EACH_NS, now_ns);
 	count_one(&pages->full_ns, MADE_NS, now_ns);
 	return 0;
 }
@@ -154,6 +169,7 @@ static void budget_return_page(struct view_pages *pages, const char *key, uid_t 
 		return;
 	makers.user->full_ns = u64_sub(makers.user->full_ns, MADE_EACH_NS);
 	makers.group->full_ns = u64_sub(makers.group->full_ns, MADE_EACH_NS);
+	makers.parent->full_ns = u64_sub(makers.parent->full_ns, MADE_EACH_NS);
 	pages->full_ns = u64_sub(pages->full_ns, MADE_NS);
 }
 
