@@ -851,6 +851,26 @@ static void test_critical_of_another_user(void **state)
 	tree_free(&proc);
 }
 
+/* A client without a cgroup, here of a process that /proc does not have, whose user is root's. */
+static void test_critical_of_root_without_a_cgroup(void **state)
+{
+	const char *args[] = { "--no-bpf", "--procfs", proc.path, NULL };
+	pid_t pid;
+
+	if (getuid())
+		skip_because("needs root");
+	tree_make(&proc);
+	args[2] = proc.path;
+	tree_write(&proc, "pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	set_avail(12000);
+	assert_int_equal(agent_proc_start(&agent, args), 0);
+	pid = start_pusher(0, false);
+	assert_true(test_until(has_file_of, "u0", LIMIT_MS));
+	assert_string_equal(file_of("host"), "");
+	stop_pusher(pid);
+	tree_free(&proc);
+}
+
 /* How many bytes of the dump are records that these clients caused; the host's stay in it. */
 static void test_flood_of_records(void **state)
 {
@@ -1287,6 +1307,7 @@ int main(void)
 		recorder_test(test_stale_parts),
 		recorder_test(test_writer_killed),
 		recorder_test(test_critical_of_another_user),
+		recorder_test(test_critical_of_root_without_a_cgroup),
 		recorder_test(test_flood_of_records),
 		recorder_test(test_full_disk),
 		recorder_test(test_verdicts),

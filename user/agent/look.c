@@ -154,6 +154,17 @@ static bool publish(struct agent *agent, struct agent_view *av,
 	return view->carry.level_changes != changes_before;
 }
 
+/* It is news for everybody, the host's own view first: whoever asked is not the cause of it. */
+static bool host_bytes_fell(const struct agent *agent)
+{
+	const pn_host_sample *host = &agent->source.sample;
+	uint64_t reserve_bytes =
+		level_reserve_bytes(host->total_bytes, agent->config.host_reserve_bytes);
+
+	return host->source_state[PN_SRC_MEMINFO] == PN_SRC_OK &&
+	       level_from_bytes(host->avail_bytes, reserve_bytes) > agent->views->view.state.level;
+}
+
 static void look(struct agent *agent, bool force, bool asked_only)
 {
 	struct hooks_counters counters = { 0 };
@@ -172,7 +183,7 @@ static void look(struct agent *agent, bool force, bool asked_only)
 		some_clock_ns = counters.some_ns;
 	host_source_look(&agent->source, now_ns, newest_stall_ns(agent, &counters, now_ns),
 			 counters.stall_ns, some_clock_ns, force);
-	all = !asked_only || now_ns - agent->all_ns >= ALL_GAP_NS;
+	all = !asked_only || now_ns - agent->all_ns >= ALL_GAP_NS || host_bytes_fell(agent);
 	all = dies_look(agent, all, now_ns) || all;
 	if (all)
 		agent->all_ns = now_ns;

@@ -466,8 +466,8 @@ void recorder_view_end(struct agent *agent, struct agent_view *av)
 }
 
 /*
- * A view without a number has no records: a verdict of it would be taken for the host's. Clients of
- * uid 0 whose cgroup is not known do have the host's view; what they report is limited too.
+ * A view without a number has no records: a verdict of it would be taken for the host's, which no
+ * client has.
  */
 void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint64_t ts_ns,
 		      const struct trace_verdict *verdict)
@@ -475,16 +475,15 @@ void recorder_verdict(struct agent *agent, struct agent_view *av, int pid, uint6
 	struct recorder *recorder = agent->recorder;
 	struct trace_verdict record = *verdict;
 	uint64_t now_ns = clock_now_ns();
-	struct recorder_user *user;
 
 	if (!recorder)
 		return;
-	user = av == agent->views ? recorder_users_get(recorder, av->uid, now_ns) : av->trace.user;
 	record.view = av->trace.id;
 	record.pid = (uint32_t)pid;
 	record.comm[sizeof(record.comm) - 1] = 0;
-	if (!user || (!record.view && av != agent->views) ||
-	    !put_of(recorder, user, TRACE_VERDICT, ts_ns, &record, sizeof(record), false, now_ns))
+	if (!av->trace.user || !record.view ||
+	    !put_of(recorder, av->trace.user, TRACE_VERDICT, ts_ns, &record, sizeof(record), false,
+		    now_ns))
 		recorder_verdict_drops(agent, 1);
 }
 

@@ -139,7 +139,8 @@ static int get(struct agent *agent, int pid, uid_t uid, bool counted, struct age
 	int r;
 
 	views_key(agent, pid, key);
-	for (av = agent->views; av; av = av->next)
+	/* The host's own is nobody's: what clients without a cgroup say is not to be in it. */
+	for (av = agent->views->next; av; av = av->next)
 		if (av->uid == uid && !strcmp(av->key, key))
 			break;
 	if (!av) {
