@@ -584,6 +584,30 @@ static void test_rotation_by_user(void **state)
 	assert_true(is_there("pnmem-00000060-u2060-20200101T000000Z.pntrace"));
 }
 
+/* Whoever has subordinate user numbers is many users, and each has one file only. */
+static void test_rotation_by_many_users(void **state)
+{
+	char path[256], name[64];
+
+	for (int i = 1; i <= 3; i++) {
+		snprintf(name, sizeof(name), "pnmem-%08d-host-20200101T000000Z.pntrace", i);
+		tree_write(&dir, name, "an incident");
+	}
+	for (int i = 4; i < 60; i++) {
+		snprintf(name, sizeof(name), "pnmem-%08d-u%d-20200101T000000Z.pntrace", i,
+			 100000 + i);
+		tree_write(&dir, name, "its only one");
+	}
+	assert_int_equal(agent_proc_start(&agent, no_bpf), 0);
+	dump(path);
+	assert_int_equal(find().files, 32);
+	for (int i = 1; i <= 3; i++) {
+		snprintf(name, sizeof(name), "pnmem-%08d-host-20200101T000000Z.pntrace", i);
+		assert_true(is_there(name));
+	}
+	assert_true(is_there("pnmem-00000059-u100059-20200101T000000Z.pntrace"));
+}
+
 /* ---- the folder ------------------------------------------------------------------------------ */
 
 static void expect_refused(void)
@@ -1303,6 +1327,7 @@ int main(void)
 		recorder_test(test_rotation),
 		recorder_test(test_clock_set_back),
 		recorder_test(test_rotation_by_user),
+		recorder_test(test_rotation_by_many_users),
 		recorder_test(test_folder_of_others),
 		recorder_test(test_stale_parts),
 		recorder_test(test_writer_killed),

@@ -17,6 +17,8 @@
 #define SUFFIX ".pntrace"
 #define PART   ".part"
 
+#define HOST_FILES_KEPT 4
+
 int recorder_files_open(const char *dir)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -235,7 +237,10 @@ static void drop(int dir_fd, struct listing *listing, size_t i)
 		(listing->n - i) * sizeof(*listing->entry));
 }
 
-/* The oldest file of the group with most files; of several such groups, the oldest file. */
+/*
+ * The oldest file of the group with most files; of several such groups, the oldest file. One person
+ * can have thousands of user numbers, so some of the host's stay in any case.
+ */
 static size_t find_least_wanted(const struct listing *listing, const char *just_written)
 {
 	size_t found = listing->n, most = 0;
@@ -243,6 +248,9 @@ static size_t find_least_wanted(const struct listing *listing, const char *just_
 	for (size_t i = 0; i < listing->n; i++) {
 		size_t count = count_of_group(listing, listing->entry[i].group);
 
+		if (count <= HOST_FILES_KEPT &&
+		    !strcmp(listing->entry[i].group, RECORDER_GROUP_HOST))
+			continue;
 		if (count > most && strcmp(listing->entry[i].name, just_written)) {
 			found = i;
 			most = count;
