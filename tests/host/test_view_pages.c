@@ -113,6 +113,7 @@ struct taken {
 	int refusal; /* the last */
 	bool polls;  /* libpnmem in the same place goes by itself */
 	bool others_served;
+	bool admin_served;
 };
 
 /* In a child: the test process stays root. Its answer. */
@@ -149,6 +150,23 @@ static bool is_served_as(uid_t uid)
 	if (memfd >= 0)
 		close(memfd);
 	return memfd >= 0;
+}
+
+static bool is_served_as_admin(void)
+{
+	const struct proto_header hello = proto_header_make(PROTO_HELLO, sizeof(hello), 1);
+	struct proto_welcome welcome = { 0 };
+	int sock;
+	bool served;
+
+	if (seteuid(0))
+		return false;
+	sock = raw_connect(agent.socket_path);
+	served = sock >= 0 && !raw_send_as_admin(sock, &hello, sizeof(hello)) &&
+		 raw_receive(sock, &welcome, sizeof(welcome), NULL, 10000) == sizeof(welcome) &&
+		 !welcome.header.status;
+	close(sock);
+	return served;
 }
 
 /* ---- one group, one user --------------------------------------------------------------------- */
@@ -232,6 +250,7 @@ static void come_as_many(struct taken *taken)
 		_exit(2);
 	taken->polls = pn_memwatch_source() != PN_SOURCE_AGENT;
 	pn_memwatch_stop();
+	taken->admin_served = is_served_as_admin();
 	/* The group beside it, and the one that all are in, have shares of their own. */
 	if (seteuid(0) || made_host_add_process(&host, getpid(), "/here/b"))
 		_exit(3);
@@ -252,6 +271,7 @@ static void test_many_users(void **state)
 	assert_int_equal(taken.refusal, -EAGAIN);
 	assert_true(taken.polls);
 	assert_true(taken.others_served);
+	assert_true(taken.admin_served);
 }
 
 /* ---- many groups, one user ------------------------------------------------------------------- */

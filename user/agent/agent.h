@@ -170,10 +170,11 @@ void views_close(struct agent *agent);
 int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret);
 /*
  * The same for a process as it was when it connected, pidfd as peer_process_open returned it. Where
- * it has ended its number may be another's: then the host's own view, and *pid is 0. -EAGAIN also
- * where the client is over its budget of new pages (view_pages.h).
+ * it has ended its number may be another's: then a view without a cgroup, and *pid is 0. counted as
+ * view_pages_get says: -EAGAIN also where the client is over its budget of new pages.
  */
-int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struct agent_view **ret);
+int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, bool counted,
+		      struct agent_view **ret);
 /* Gives it back; the last one frees it, and its page waits for its next use. */
 void views_put(struct agent *agent, struct agent_view *view);
 

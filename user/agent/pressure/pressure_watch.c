@@ -207,7 +207,7 @@ static int get_view(struct agent *agent, int sock, const struct ucred *peer,
 		    struct agent_view **ret)
 {
 	int pid = peer->pid, pidfd = peer_process_open(sock, pid);
-	int r = views_get_of_peer(agent, pidfd, &pid, peer->uid, ret);
+	int r = views_get_of_peer(agent, pidfd, &pid, peer->uid, true, ret);
 
 	if (pidfd >= 0)
 		close(pidfd);

@@ -51,15 +51,17 @@ static int need_view(struct client *client)
 {
 	struct agent *agent = client->server->agent;
 	int pid = client->pid, r;
+	bool admin;
 
 	if (client->view)
 		return 0;
-	r = views_get_of_peer(agent, client->pidfd, &pid, client->uid, &client->view);
+	/* Whatever others use up, the administrator gets a page. This takes the pidfd. */
+	admin = client_is_admin(client);
+	r = views_get_of_peer(agent, client->pidfd, &pid, client->uid, !admin, &client->view);
 	if (r) {
 		client->view = NULL;
 		return r;
 	}
-	client_is_admin(client); /* which takes the pidfd */
 	if (client->pidfd >= 0)
 		close(client->pidfd);
 	client->pidfd = -1;

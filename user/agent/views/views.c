@@ -174,9 +174,10 @@ int views_get(struct agent *agent, int pid, uid_t uid, struct agent_view **ret)
 	return get(agent, pid, uid, false, ret);
 }
 
-int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struct agent_view **ret)
+int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, bool counted,
+		      struct agent_view **ret)
 {
-	int r = get(agent, *pid, uid, true, ret);
+	int r = get(agent, *pid, uid, counted, ret);
 
 	/* Asked afterwards: until it had ended nobody else could have its number. */
 	if (!peer_process_ended(pidfd))
@@ -184,7 +185,7 @@ int views_get_of_peer(struct agent *agent, int pidfd, int *pid, uid_t uid, struc
 	if (!r)
 		views_put(agent, *ret);
 	*pid = 0;
-	return get(agent, 0, uid, true, ret);
+	return get(agent, 0, uid, counted, ret);
 }
 
 void views_put(struct agent *agent, struct agent_view *view)
