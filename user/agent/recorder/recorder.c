@@ -174,6 +174,7 @@ void recorder_open(struct agent *agent)
 		free(recorder);
 		return;
 	}
+	recorder->agent = agent;
 	agent->recorder = recorder;
 	recorder_users_open(recorder);
 	recorder->vmstat_fd = openat(agent->procfs_fd, "vmstat", O_RDONLY | O_CLOEXEC);

@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "agent/log.h"
 #include "agent/recorder/recorder_memory.h"
+#include "agent/serve/closer.h"
 #include "agent/views/views.h"
 #include "core/proto.h"
 #include "core/u64.h"
@@ -40,7 +41,7 @@ static void reply(struct recorder *recorder, const char *path, int status)
 	message.header.status = status;
 	snprintf(message.path, sizeof(message.path), "%s", path);
 	send(recorder->reply_sock, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
-	close(recorder->reply_sock);
+	closer_drop_duplicate(recorder->agent, recorder->reply_sock);
 	recorder->reply_sock = -1;
 }
 
@@ -399,7 +400,7 @@ void recorder_dump_close(struct agent *agent)
 	sd_event_source_disable_unref(recorder->episode_timer);
 	sd_event_source_disable_unref(recorder->child_io);
 	if (recorder->reply_sock >= 0)
-		close(recorder->reply_sock);
+		closer_drop_duplicate(agent, recorder->reply_sock);
 	recorder_stream_close(recorder);
 	if (recorder->child_sock < 0)
 		return;

@@ -43,6 +43,7 @@ struct recorder_answer {
 };
 
 struct recorder {
+	struct agent *agent;
 	struct recorder_memory *memory;
 	size_t memory_bytes;
 	void *names_block;

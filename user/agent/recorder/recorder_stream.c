@@ -12,6 +12,7 @@
 #include "agent/agent.h"
 #include "agent/log.h"
 #include "agent/recorder/recorder_memory.h"
+#include "agent/serve/closer.h"
 #include "agent/views/views.h"
 #include "host/clock.h"
 
@@ -19,7 +20,7 @@ void recorder_stream_close(struct recorder *recorder)
 {
 	recorder->stream_io = sd_event_source_disable_unref(recorder->stream_io);
 	if (recorder->stream_sock >= 0)
-		close(recorder->stream_sock);
+		closer_drop_duplicate(recorder->agent, recorder->stream_sock);
 	recorder->stream_sock = -1;
 }
 

@@ -213,11 +213,11 @@ static void wait_to_be_closed(struct closer *closer, int sock, void (*closed)(vo
 	start_some(closer);
 }
 
-void closer_drop(struct agent *agent, int sock, void (*closed)(void *arg), void *arg)
+static void drop(struct agent *agent, int sock, bool empty, void (*closed)(void *arg), void *arg)
 {
 	struct closer *closer = agent->closer;
 
-	if (peer_socket_end(sock) || !closer) {
+	if (empty || !closer) {
 		close(sock);
 	} else if (!closer->ended) {
 		wait_to_be_closed(closer, sock, closed, arg);
@@ -225,6 +225,20 @@ void closer_drop(struct agent *agent, int sock, void (*closed)(void *arg), void 
 	}
 	if (closed)
 		closed(arg);
+}
+
+void closer_drop(struct agent *agent, int sock, void (*closed)(void *arg), void *arg)
+{
+	drop(agent, sock, peer_socket_end(sock), closed, arg);
+}
+
+/*
+ * Once the client's own descriptor is dropped nothing more comes, so what is empty stays empty.
+ * Before that this is not the last descriptor, and closing it does not wait.
+ */
+void closer_drop_duplicate(struct agent *agent, int sock)
+{
+	drop(agent, sock, peer_socket_is_empty(sock), NULL, NULL);
 }
 
 void closer_drop_listener(struct agent *agent, int sock)

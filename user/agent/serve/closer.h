@@ -23,6 +23,12 @@ int closer_open(struct agent *agent);
  */
 void closer_drop(struct agent *agent, int sock, void (*closed)(void *arg), void *arg);
 
+/*
+ * The agent has no more use for this duplicate (dup) of a client's socket. The client may go on:
+ * where the agent has not dropped the client's own descriptor, nothing is taken from it.
+ */
+void closer_drop_duplicate(struct agent *agent, int sock);
+
 /* A socket that listens, with those that nobody has accepted yet. */
 void closer_drop_listener(struct agent *agent, int sock);
 

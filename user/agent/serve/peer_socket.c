@@ -79,15 +79,13 @@ static bool has_packets(int sock)
 	return type == SOCK_SEQPACKET;
 }
 
-bool peer_socket_end(int sock)
+bool peer_socket_is_empty(int sock)
 {
 	const int on = 1;
 	struct msghdr msg = { 0 };
 	struct iovec iov = { .iov_base = &(char){ 0 }, .iov_len = 1 };
 	ssize_t n;
 
-	if (shutdown(sock, SHUT_RD))
-		return false;
 	/*
 	 * An empty packet reads like the end. With this option each packet comes with its sender's
 	 * credentials, for which there is no room here, and the kernel says so; the end has none.
@@ -100,4 +98,9 @@ bool peer_socket_end(int sock)
 		n = recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT);
 	while (n < 0 && (errno == ECONNRESET || errno == EINTR)); /* told once, before the queue */
 	return n < 0 ? errno == EAGAIN : n == 0 && !(msg.msg_flags & MSG_CTRUNC);
+}
+
+bool peer_socket_end(int sock)
+{
+	return !shutdown(sock, SHUT_RD) && peer_socket_is_empty(sock);
 }

@@ -43,4 +43,7 @@ ssize_t peer_socket_receive(int sock, void *buf, size_t bytes, int *ret_sender);
  */
 bool peer_socket_end(int sock);
 
+/* The same question alone: the client can go on sending. */
+bool peer_socket_is_empty(int sock);
+
 #endif
