@@ -48,8 +48,7 @@
 #define IDLE_TICKS  30 /* a tenth of a CPU in that time */
 #define ALL_BYTES   (1ull << 40)
 #define S_US        1000000
-/* The slack is what a machine with more to run than CPUs makes of a median, not what an attack may.
- */
+/* The slack is what a machine with more to run than CPUs makes of it. */
 #define FACTOR_LIMIT 2
 #define SLACK_US     15000
 #define LOOKS_MEDIAN 4

@@ -87,8 +87,8 @@ struct agent {
 	uint32_t mode;       /* PN_MODE_*: what wakes the agent for stalls */
 	int trigger_fd;      /* PSI trigger, -1: none */
 	bool memcg_poll;     /* no hook tells of cgroup events: poll memory.events */
-	struct pace memcg_looks;     /* that those cause (memcg_events.c) */
-	sd_event_source *memcg_look; /* the next of them, NULL: none had to wait yet */
+	struct pace soon_looks;     /* those that agent_look_soon has made */
+	sd_event_source *soon_look; /* the next of them, NULL: none had to wait yet */
 	unsigned n_cpus; /* online at the start: libc opens a file to tell, so not at every look */
 	uint64_t event_ns;   /* kernel record or trigger that asked for the next look, 0 none */
 	uint64_t trigger_ns; /* last time the PSI trigger fired */
@@ -127,6 +127,13 @@ struct agent {
  * timer. force: PSI too, now.
  */
 void agent_look(struct agent *agent, bool force);
+
+/*
+ * The same for what comes as often as groups stall, without a hook that limits it (a PSI trigger,
+ * memory.events): now, or a little later if such looks have taken a tenth of the time. So clients
+ * are served however many groups are at their limits.
+ */
+void agent_look_soon(struct agent *agent);
 
 /*
  * The same because engines asked: their views (agent_view.asked) are read and published; the

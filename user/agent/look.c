@@ -33,6 +33,11 @@
 /* A task counted as stalled of which no more was heard for so long does not count. */
 #define STALLED_NOW_MAX_NS 1000000000ull
 
+/* The next look of agent_look_soon is never further away than max_ns. */
+static const struct pace_limit soon_limit = { .part = 10,
+					      .burst_ns = 50000000,
+					      .max_ns = 500000000 };
+
 /* Says once that a source has become worse, and once that it is back. */
 static void log_source(uint8_t *logged, const pn_host_sample *sample, int src, const char *name)
 {
@@ -216,4 +221,34 @@ void agent_look(struct agent *agent, bool force)
 void agent_look_asked(struct agent *agent, bool force)
 {
 	look(agent, force, true);
+}
+
+static void look_now(struct agent *agent)
+{
+	uint64_t begin_ns = clock_now_ns(), end_ns;
+
+	agent_look(agent, false);
+	end_ns = clock_now_ns();
+	pace_took(&agent->soon_looks, &soon_limit, end_ns - begin_ns, end_ns);
+}
+
+static int on_soon(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	look_now(userdata);
+	return 0;
+}
+
+void agent_look_soon(struct agent *agent)
+{
+	uint64_t due_ns = pace_due_ns(&agent->soon_looks, &soon_limit);
+
+	if (due_ns <= clock_now_ns()) {
+		look_now(agent);
+		return;
+	}
+	if (!agent->soon_look && sd_event_add_time(agent->event, &agent->soon_look, CLOCK_MONOTONIC,
+						   0, 1, on_soon, agent) < 0)
+		return; /* the look that comes in any case */
+	sd_event_source_set_time(agent->soon_look, due_ns / 1000 + 1);
+	sd_event_source_set_enabled(agent->soon_look, SD_EVENT_ONESHOT);
 }

@@ -59,7 +59,7 @@ static int on_trigger(sd_event_source *source, int fd, uint32_t revents, void *u
 		if (!agent->event_ns)
 			agent->event_ns = agent->trigger_ns;
 	}
-	agent_look(agent, false);
+	agent_look_soon(agent);
 	return 0;
 }
 
@@ -129,8 +129,8 @@ void wake_open(struct agent *agent)
 
 void wake_close(struct agent *agent)
 {
-	sd_event_source_disable_unref(agent->memcg_look);
-	agent->memcg_look = NULL;
+	sd_event_source_disable_unref(agent->soon_look);
+	agent->soon_look = NULL;
 	hooks_close(agent->hooks);
 	agent->hooks = NULL;
 	if (agent->trigger_fd >= 0)
