@@ -149,10 +149,12 @@ static void be_honest(void)
 {
 	pthread_t waiter;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpriority(PRIO_PROCESS, 0, -20);
 	if (made_host_add_process(&host, getpid(), "/honest") || setgid(HONEST_UID) ||
-	    setuid(HONEST_UID) || pn_memwatch_start() || !test_until(is_attached, NULL, LEVEL_MS))
+	    setuid(HONEST_UID))
+		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* afterwards: a change of user takes it back */
+	if (pn_memwatch_start() || !test_until(is_attached, NULL, LEVEL_MS))
 		_exit(1);
 	pn_memwatch_set_die(0, ALL_BYTES, ALL_BYTES, 0);
 	if (pthread_create(&waiter, NULL, wait_for_levels, NULL))

@@ -75,9 +75,10 @@ static pid_t fork_as(uid_t uid, const char *cgroup)
 	assert_int_equal(pipe(go), 0);
 	pid = fork();
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (setrlimit(RLIMIT_NOFILE, &many) || setgid(uid) || setuid(uid) ||
-		    read(go[0], &byte, 1) != 1)
+		if (setrlimit(RLIMIT_NOFILE, &many) || setgid(uid) || setuid(uid))
+			_exit(1);
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* afterwards: a change of user takes it back */
+		if (read(go[0], &byte, 1) != 1)
 			_exit(1);
 		close(go[0]);
 		close(go[1]);

@@ -375,7 +375,6 @@ static void run_attacker(const struct attack *attack, const char *socket_path,
 	int null = open("/dev/null", O_RDONLY);
 
 	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGPIPE, SIG_IGN);
 	srand((unsigned)getpid());
 	dup2(null, STDIN_FILENO);
@@ -383,6 +382,7 @@ static void run_attacker(const struct attack *attack, const char *socket_path,
 		_exit(1);
 	if (uid && (setgid(uid) || setuid(uid)))
 		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* afterwards: a change of user takes it back */
 	settled_fd = fd;
 	if (!attack->settles)
 		settle();
