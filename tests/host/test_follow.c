@@ -63,9 +63,9 @@ static void idle_as(uid_t uid, int ready_fd)
 	const struct rlimit many = { CLIENTS + WATCHERS + 100, CLIENTS + WATCHERS + 100 };
 	int sock = -1;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (setrlimit(RLIMIT_NOFILE, &many) || setgid(uid) || setuid(uid))
 		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* afterwards: a change of user takes it back */
 	for (int i = 0; i < WATCHERS; i++)
 		if (connect_watcher() < 0)
 			_exit(2);

@@ -443,6 +443,8 @@ static void test_verdicts_of_one(void **state)
 	uint64_t begin_ns = clock_now_ns();
 	unsigned long kept, dropped;
 
+	for (int i = 0; i < PROTO_VERDICTS_MAX; i++)
+		packet.at[i].verdict.ask = TRACE_ASK_REQUEST;
 	assert_int_equal(raw_hello(sock), 0);
 	while (n < PACKETS)
 		n += !raw_send(sock, &packet, sizeof(packet), NULL, 0);

@@ -163,9 +163,9 @@ static void run_other(uid_t uid, const char *cgroup, const struct push *pushes, 
 {
 	int sock;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (made_host_add_process(&host, getpid(), cgroup) || (uid && (setgid(uid) || setuid(uid))))
 		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* afterwards: a change of user takes it back */
 	sock = raw_connect(agent.socket_path);
 	if (sock < 0 || raw_hello(sock))
 		_exit(2);

@@ -82,9 +82,9 @@ static void run(int sock, uid_t as_uid)
 {
 	struct peer_ask ask;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (as_uid && setuid(as_uid))
 		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* afterwards: a change of user takes it back */
 	while (recv(sock, &ask, sizeof(ask), 0) == sizeof(ask)) {
 		struct peer_answer answer = { 0 };
 
