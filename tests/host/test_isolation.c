@@ -501,6 +501,23 @@ static int join_all(struct peers *peers, uid_t uid, const char *group, uint64_t 
 	return n;
 }
 
+/* A client that an earlier agent let in is over no share; it only needs a place. */
+static void test_peers_rejoin(void **state)
+{
+	static const struct peers_limits few = { .places_max = 8,
+						 .connects = { .burst = 1, .per_s = 1 } };
+	struct peers peers = { .limits = &few };
+	struct peer_place places[8], more;
+
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(peers_rejoin(&peers, 1, "a", 1, &places[i]), 0);
+	assert_int_equal(peers_rejoin(&peers, 1, "a", 1, &more), -EMFILE);
+	for (int i = 0; i < 8; i++)
+		peers_leave(&peers, &places[i]);
+	assert_int_equal(join(&peers, 1, "a", 1), 0); /* its connects have not been counted */
+	peers_close(&peers);
+}
+
 static void test_peers(void **state)
 {
 	const uint64_t s_ns = 1000000000;
@@ -565,6 +582,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_peers),
+		cmocka_unit_test(test_peers_rejoin),
 		cmocka_unit_test(test_peers_root),
 		cmocka_unit_test_setup_teardown(test_one_users_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unread, setup, teardown),
