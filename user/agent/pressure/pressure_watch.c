@@ -78,7 +78,6 @@ struct pressure_watch {
 	struct watcher watchers; /* list head */
 	struct peers peers;
 	unsigned n_not_kept;
-	bool full_logged;
 };
 
 static void link_first(struct watcher *watcher)
@@ -307,10 +306,9 @@ static void on_connected(void *arg, int sock)
 	if (!r)
 		return;
 	closer_drop(watch->agent, sock, NULL, NULL);
-	if (!watch->full_logged)
-		log_line(LOG_WARNING, "a watcher of pressure was turned away (%s), %u are attached",
-			 strerror(-r), watch->peers.n_clients);
-	watch->full_logged = true;
+	log_limited(LOG_KIND_REFUSALS, LOG_WARNING,
+		    "a watcher of pressure was turned away (%s), %u are attached", strerror(-r),
+		    watch->peers.n_clients);
 }
 
 /* An agent before this one may have accepted it without what an accepted one has now. */
