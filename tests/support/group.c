@@ -91,12 +91,22 @@ int group_set_max(const struct group *group, uint64_t bytes)
 	return r;
 }
 
-int group_set_high(const struct group *group, uint64_t bytes)
+static int set_bytes(const struct group *group, const char *file, uint64_t bytes)
 {
 	char text[32];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
-	return file_write(group->memory, "memory.high", text);
+	return file_write(group->memory, file, text);
+}
+
+int group_set_low(const struct group *group, uint64_t bytes)
+{
+	return set_bytes(group, "memory.low", bytes);
+}
+
+int group_set_high(const struct group *group, uint64_t bytes)
+{
+	return set_bytes(group, "memory.high", bytes);
 }
 
 int group_join(const struct group *group, pid_t pid)

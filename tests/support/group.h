@@ -29,6 +29,9 @@ int group_create(struct group *ret, const struct group *parent, const char *name
 /* memory.max, or v1's limit; no swap. 0 or -errno. */
 int group_set_max(const struct group *group, uint64_t bytes);
 
+/* memory.low; -ENOENT on v1. */
+int group_set_low(const struct group *group, uint64_t bytes);
+
 /* memory.high; -ENOENT on v1. */
 int group_set_high(const struct group *group, uint64_t bytes);
 

@@ -60,6 +60,7 @@ plain)
 	6.12.*)
 		run 'views' build/test_views # of cgroup v2, which is the same on all
 		run 'descriptors that users send' build/test_descriptors_sent
+		run 'clients beside 100 groups at limits' build/test_many_limits
 		;;
 	esac
 	rungs 'each rung' 'fentry kprobe tracepoint trigger poll'

@@ -33,6 +33,8 @@
 /* A task counted as stalled of which no more was heard for so long does not count. */
 #define STALLED_NOW_MAX_NS 1000000000ull
 
+/* After a look that took longer, the timer's next one comes after this. */
+#define REST_MAX_NS 500000000ull
 /* The next look of agent_look_soon is never further away than max_ns. */
 static const struct pace_limit soon_limit = { .part = 10,
 					      .burst_ns = 50000000,
@@ -113,7 +115,7 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 		.hold_deadline_ns = UINT64_MAX,
 		.pace = &agent->source.pace,
 	};
-	uint64_t next_ns, fill_ns;
+	uint64_t end_ns = clock_now_ns(), next_ns, fill_ns;
 
 	for (const struct agent_view *av = agent->views; av; av = av->next) {
 		const struct view *view = &av->view;
@@ -128,6 +130,10 @@ static void plan_next(struct agent *agent, uint64_t now_ns)
 	next_ns = schedule_next_look_ns(&in);
 	if (agent->mode == PN_MODE_POLL)
 		next_ns = u64_min(next_ns, now_ns + PN_MEMWATCH_POLL_MS * 1000000ull);
+	/*
+	 * Half of the time is for all else, clients too, however long it takes to read the groups.
+	 */
+	next_ns = u64_max(next_ns, end_ns + u64_min(end_ns - now_ns, REST_MAX_NS));
 	sd_event_source_set_time(agent->timer, next_ns / 1000);
 	sd_event_source_set_enabled(agent->timer, SD_EVENT_ONESHOT);
 
