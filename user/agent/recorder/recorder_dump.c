@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/folder.h"
 #include "agent/log.h"
 #include "agent/recorder/recorder_memory.h"
 #include "agent/serve/closer.h"
@@ -346,12 +347,20 @@ static int child_start(struct agent *agent)
 }
 
 /*
- * Each write looks at it again; that it cannot be used is told now, and not at the first incident.
+ * The folder for files, with the symbolic links above it resolved: "" if another user could put a
+ * folder of its own in its place, which the log then says. Each write looks at the folder itself
+ * again; that it cannot be used is told now, and not at the first incident.
  */
-static void check_dir(const char *dir)
+static void choose_dir(struct recorder *recorder, const char *wanted)
 {
+	char *dir = recorder->dir;
 	int fd;
 
+	if (folder_resolve(wanted, dir, sizeof(recorder->dir))) {
+		log_line(LOG_WARNING, "no flight recorder files: %s cannot be used", wanted);
+		dir[0] = 0;
+		return;
+	}
 	mkdir(dir, 0700);
 	fd = recorder_files_open(dir);
 	if (fd >= 0)
@@ -374,8 +383,7 @@ void recorder_dump_open(struct agent *agent)
 	int r;
 
 	recorder->child_sock = recorder->reply_sock = recorder->stream_sock = -1;
-	snprintf(recorder->dir, sizeof(recorder->dir), "%s", dir && *dir ? dir : DIR_DEFAULT);
-	check_dir(recorder->dir);
+	choose_dir(recorder, dir && *dir ? dir : DIR_DEFAULT);
 	r = child_start(agent);
 	if (r < 0)
 		log_line(LOG_WARNING, "no flight recorder files: %s", strerror(-r));
