@@ -30,9 +30,10 @@
 #include "support/made_host.h"
 #include "support/raw_client.h"
 
-#define USERS    2
-#define CLIENTS  2000
-#define WATCHERS 1000
+/* As many as one cgroup may have places. */
+#define USERS    16
+#define CLIENTS  180
+#define WATCHERS 120
 #define FIRST_ID 65000
 
 /* pnmem-protocol(7): where the kernel tells of moves, and where it does not. */
