@@ -199,22 +199,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static long rss_kib(void)
-{
-	char path[64], line[128];
-	long kib = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", agent.pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "VmRSS:", 6))
-			kib = atol(line + 6);
-	if (f)
-		fclose(f);
-	return kib;
-}
-
 /* Clock ticks that the agent has used. */
 static long ticks(void)
 {
@@ -302,7 +286,7 @@ static void test_ten_of_four_users(void **state)
 		skip_because("needs root to attack as other users");
 	idle_before = idle_ticks();
 	fds_before = agent_proc_descriptors(&agent, NULL);
-	rss_before = rss_kib();
+	rss_before = agent_proc_rss_kib(&agent);
 	pid = fork();
 	if (!pid)
 		be_honest();
@@ -337,15 +321,16 @@ static void test_ten_of_four_users(void **state)
 	print_message(
 		"# descriptors %d, %d before; memory %+ld KiB; %d lines of log; idle %ld ticks, "
 		"%ld before\n",
-		agent_proc_descriptors(&agent, NULL), fds_before, rss_kib() - rss_before,
-		agent_proc_log_count(&agent, "\n"), idle_after, idle_before);
+		agent_proc_descriptors(&agent, NULL), fds_before,
+		agent_proc_rss_kib(&agent) - rss_before, agent_proc_log_count(&agent, "\n"),
+		idle_after, idle_before);
 	assert_int_equal(honest->foreign, 0);
 	assert_int_equal(honest->unseen[BURNERS] + honest->unseen[ATTACK] + honest->unseen[BETWEEN],
 			 0);
 	assert_in_range(attack_us, 0, FACTOR_LIMIT * burners_us + SLACK_US);
 	assert_in_range(looks_median, 0, LOOKS_MEDIAN);
 	assert_in_range(looks_p99, 0, LOOKS_P99);
-	assert_true(rss_kib() - rss_before < RSS_KIB);
+	assert_true(agent_proc_rss_kib(&agent) - rss_before < RSS_KIB);
 	assert_in_range(agent_proc_log_count(&agent, "\n"), 0, LOG_LINES);
 	assert_in_range(idle_after, 0, 2 * idle_before + IDLE_TICKS);
 }

@@ -81,22 +81,6 @@ static int count_fds(void)
 	return agent_proc_descriptors(&agent, NULL);
 }
 
-static long rss_kib(void)
-{
-	char path[64], line[128];
-	long kib = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", agent.pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "VmRSS:", 6))
-			kib = atol(line + 6);
-	if (f)
-		fclose(f);
-	return kib;
-}
-
 static int fds_before;
 
 static bool fds_are_back(void *arg)
@@ -154,7 +138,7 @@ static struct times measure(int sock)
 static struct times attacked(const struct attack *attack)
 {
 	struct attackers attackers = { .n = 0 };
-	long rss_before = rss_kib(), rss_held;
+	long rss_before = agent_proc_rss_kib(&agent), rss_held;
 	struct times times;
 	int sock = raw_connect(agent.socket_path);
 
@@ -162,7 +146,7 @@ static struct times attacked(const struct attack *attack)
 	assert_int_equal(raw_hello(sock), 0);
 	assert_int_equal(attack_start(&attackers, attack, agent.socket_path, &host, ATTACKERS), 0);
 	times = measure(sock);
-	rss_held = rss_kib();
+	rss_held = agent_proc_rss_kib(&agent);
 	attack_end(&attackers);
 	if (!test_until(fds_are_back, NULL, LIMIT_MS))
 		fail_msg("%s: %d descriptors, %d before", attack->name, count_fds(), fds_before);
@@ -170,9 +154,9 @@ static struct times attacked(const struct attack *attack)
 		      "%+ld KiB after\n",
 		      attack->name, (unsigned long)times.median_us, (unsigned long)times.p99_us,
 		      (unsigned long)times.connect_us, rss_held - rss_before,
-		      rss_kib() - rss_before);
+		      agent_proc_rss_kib(&agent) - rss_before);
 	assert_true(rss_held - rss_before < RSS_HELD_KIB);
-	assert_true(rss_kib() - rss_before < RSS_AFTER_KIB);
+	assert_true(agent_proc_rss_kib(&agent) - rss_before < RSS_AFTER_KIB);
 	return times;
 }
 
@@ -236,7 +220,7 @@ static void test_attacks(void **state)
 		engines[i] = start_engine(i);
 	settle();
 	fds_before = count_fds();
-	rss_before = rss_kib();
+	rss_before = agent_proc_rss_kib(&agent);
 	for (const struct attack *attack = attacks; attack->name; attack++) {
 		struct times times = attacked(attack);
 
@@ -246,7 +230,7 @@ static void test_attacks(void **state)
 		assert_in_range(times.connect_us, 0, 3 * alone.connect_us + 3 * SLACK_US);
 	}
 	/* All of them together leave no more than one may. */
-	assert_true(rss_kib() - rss_before < 2 * RSS_AFTER_KIB);
+	assert_true(agent_proc_rss_kib(&agent) - rss_before < 2 * RSS_AFTER_KIB);
 	end_engines(engines);
 }
 

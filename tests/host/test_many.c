@@ -146,22 +146,6 @@ static uint64_t agent_cpu_ns(void)
 	return ns;
 }
 
-static uint64_t agent_rss_kib(void)
-{
-	char path[64], line[128];
-	unsigned long kib = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", agent.pid);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmRSS: %lu", &kib) == 1)
-			break;
-	fclose(file);
-	return kib;
-}
-
 static int agent_descriptors(void)
 {
 	return agent_proc_descriptors(&agent, NULL);
@@ -349,7 +333,7 @@ static void test_thousand_groups(void **state)
 	start_engines(0, 1);
 	cpu_one = look_cpu_ns(&bare_ns);
 	wakes_one = idle_wakeups();
-	rss_one = agent_rss_kib();
+	rss_one = agent_proc_rss_kib(&agent);
 	start_engines(1, GROUPS);
 	cpu_many = look_cpu_ns(&bare_ns);
 	wakes_many = idle_wakeups();
@@ -360,7 +344,8 @@ static void test_thousand_groups(void **state)
 	       GROUPS, (double)(cpu_many - cpu_one) / GROUPS / 1000, (double)cpu_many / 1000,
 	       (double)cpu_one / 1000, (double)bare_ns / GROUPS / 1000,
 	       (unsigned long long)wakes_many, IDLE_S, (unsigned long long)wakes_one,
-	       (double)(agent_rss_kib() - rss_one) / 1024, agent_descriptors() - descriptors);
+	       (double)(agent_proc_rss_kib(&agent) - rss_one) / 1024,
+	       agent_descriptors() - descriptors);
 	/* Where the machine itself is slow, its own copies and wakes are: usually 2.7 of those. */
 	assert_true(cpu_many - cpu_one <= 2000ull * GROUPS || cpu_many - cpu_one <= 4 * bare_ns);
 	assert_true(wakes_many <= wakes_one + 2);

@@ -166,6 +166,22 @@ int agent_proc_descriptors(const struct agent_proc *agent, int *ret_pages)
 	return n;
 }
 
+long agent_proc_rss_kib(const struct agent_proc *agent)
+{
+	char path[64], line[128];
+	long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", agent->pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "VmRSS:", 6))
+			kib = atol(line + 6);
+	if (f)
+		fclose(f);
+	return kib;
+}
+
 void agent_proc_log_print(const struct agent_proc *agent)
 {
 	FILE *log = fopen(agent->log_path, "re");

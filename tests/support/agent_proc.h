@@ -41,6 +41,9 @@ int agent_proc_log_count(const struct agent_proc *agent, const char *text);
  */
 int agent_proc_descriptors(const struct agent_proc *agent, int *ret_pages);
 
+/* Its resident memory in KiB; 0 if it cannot be read. */
+long agent_proc_rss_kib(const struct agent_proc *agent);
+
 /* Its log, as comment lines of this test's output. */
 void agent_proc_log_print(const struct agent_proc *agent);
 

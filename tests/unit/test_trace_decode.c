@@ -67,7 +67,7 @@ static const struct {
 #undef RANGE
 };
 
-/* A record of this kind that is taken. */
+/* Makes a record of this kind that the decoder takes. */
 static void make(uint16_t kind, struct trace_item *ret)
 {
 	memset(ret, 0, sizeof(*ret));

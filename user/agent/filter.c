@@ -376,6 +376,15 @@ static int install(scmp_filter_ctx filter)
 	return r ? r : seccomp_load(filter);
 }
 
+/* Installs the list unless making it failed with r, and frees it. 0 or -errno. */
+static int finish(scmp_filter_ctx filter, int r)
+{
+	if (!r)
+		r = install(filter);
+	seccomp_release(filter);
+	return r;
+}
+
 int filter_agent(bool bpf)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
@@ -394,10 +403,7 @@ int filter_agent(bool bpf)
 		r = allow_threads(filter);
 	if (!r)
 		r = allow_data_memory(filter);
-	if (!r)
-		r = install(filter);
-	seccomp_release(filter);
-	return r;
+	return finish(filter, r);
 }
 
 int filter_sampler(void)
@@ -414,10 +420,7 @@ int filter_sampler(void)
 		r = allow_family(filter, AF_UNIX);
 	if (!r)
 		r = allow_family(filter, AF_NETLINK);
-	if (!r)
-		r = install(filter);
-	seccomp_release(filter);
-	return r;
+	return finish(filter, r);
 }
 
 int filter_finder(void)
@@ -434,10 +437,7 @@ int filter_finder(void)
 		r = allow_processes(filter);
 	if (!r)
 		r = allow_data_memory(filter);
-	if (!r)
-		r = install(filter);
-	seccomp_release(filter);
-	return r;
+	return finish(filter, r);
 }
 
 int filter_parser(void)
@@ -450,10 +450,7 @@ int filter_parser(void)
 	r = ALLOW(filter, parser_only);
 	if (!r)
 		r = allow_data_memory(filter);
-	if (!r)
-		r = install(filter);
-	seccomp_release(filter);
-	return r;
+	return finish(filter, r);
 }
 
 #else

@@ -26,7 +26,7 @@ struct finder_hung {
 /* If there is no room, forgets the process that is due first. */
 void finder_hung_add(struct finder_hung *hung, int pid, uint32_t uid, uint32_t round);
 
-/* Whether this process is left out in this round. */
+/* Returns true if the reader leaves this process out in this round. */
 bool finder_hung_has(const struct finder_hung *hung, int pid, uint32_t uid, uint32_t round);
 
 /* The number of processes that are left out. */

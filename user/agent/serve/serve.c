@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The clients: takes them, reads them in turn, lets them go. Nothing here ever waits for one. A
+ * The server takes clients, reads their requests in turn, and drops them. It never waits for one. A
  * client is read at most so often a second, requests that need a look share one, and a client that
  * does not take its replies is dropped. What requests say is requests.c's.
  */

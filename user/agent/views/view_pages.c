@@ -287,7 +287,7 @@ fail:
 	return r;
 }
 
-/* The oldest are at the end. */
+/* Frees the page that has waited longest, which is the last of the list. */
 static void drop_oldest(struct view_pages *pages)
 {
 	struct view_page **at = &pages->kept;

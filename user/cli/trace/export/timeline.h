@@ -16,7 +16,7 @@
 
 #define TIMELINE_BINS 4096
 
-/* What a line shows. The two numbers of its key say for what it shows it. */
+/* What a line shows. Its key has two numbers more, which say whose values these are. */
 enum timeline_of {
 	TIMELINE_LEVEL = 0,         /* of a view, by the first place of its path: 0..3 */
 	TIMELINE_AVAILABLE = 1,     /* of the host, bytes */
